@@ -1,0 +1,297 @@
+"""The settings: one field = one TOML key = one environment variable = one command-line flag = one sentence.
+
+Precedence, strongest first: flags (`--server.port 31000`), environment (`CLAWD_SERVER__PORT=31000`), the TOML file, the
+defaults below. A key that isn't here is an error wherever it comes from. `none` unsets an optional one. Importing this loads neither torch nor llama.cpp.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from clawd.errors import ConfigError
+from clawd.paths import DataFolder, write_privately
+
+ENV_PREFIX = "CLAWD_"
+NOT_SETTINGS = {"CLAWD_HOME"}  # read by DataFolder: says where the TOML file is, so it can't stand in it
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _none_in_words(cls, value: object, info: ValidationInfo) -> object:
+        """TOML, the environment and flags have no null: `none` is the word for it where a setting may have none."""
+        field = cls.model_fields[info.field_name or ""]
+        return None if value == "none" and NoneType in get_args(field.annotation) else value
+
+
+class ModelSettings(Section):
+    path: Path | None = None
+    """GGUF file to serve; none: the embedded SmolLM2-135M-Instruct."""
+    name: str | None = None
+    """Name of the bare base model in the API; none: the file's own `general.name`."""
+    context: Annotated[int, Field(ge=256)] | None = None
+    """Longest conversation in tokens; none: what the model was trained for."""
+    kv_cells: Annotated[int, Field(ge=256)] | None = None
+    """Tokens that all running and remembered conversations may hold together; none: the context."""
+    kv_type: Literal["f16", "q8_0"] = "f16"
+    """Number format of the key-value cache; q8_0 needs half the memory."""
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """Threads of llama.cpp; none: one per physical core."""
+    gpu_layers: Annotated[int, Field(ge=-1)] = -1
+    """Layers kept on a GPU if the binding was built for one; -1: all."""
+
+
+class ServerSettings(Section):
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 30000
+    """Port to listen on; 0: any free one, told by `clawd status`."""
+    max_running: Annotated[int, Field(ge=1, le=128)] = 8
+    """Requests that are decoded together; further ones wait."""
+    remembered: Annotated[int, Field(ge=0, le=120)] = 24
+    """Conversations whose key-value state is kept for their next turn, least recently used out first."""
+    prompt_chunk: Annotated[int, Field(ge=16, le=4096)] = 256
+    """Prompt tokens read in one step when nobody else is being answered."""
+    prompt_chunk_shared: Annotated[int, Field(ge=8, le=4096)] = 32
+    """Prompt tokens read in one step while others are being answered: small keeps their tokens flowing."""
+    adapter_slice: Annotated[int, Field(ge=1, le=256)] = 8
+    """Steps that one adapter version gets before another one's turn; changing adapters costs a graph rebuild."""
+    adapters_loaded: Annotated[int, Field(ge=1)] = 16
+    """Adapter versions kept in memory; further ones are loaded when asked for."""
+    default_max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Longest answer when a request names no limit; none: what the context still holds."""
+    default_temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
+    """Sampling temperature when a request names none."""
+    default_top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Nucleus mass when a request names none."""
+
+
+class SessionSettings(Section):
+    idle_close_s: Annotated[float, Field(gt=0)] = 6 * 3600.0
+    """Seconds without a request after which a session is closed and its last turn has no next state."""
+
+
+class JudgeSettings(Section):
+    kind: Literal["rules", "llm"] = "rules"
+    """`rules` reads reply texts by fixed rules; `llm` asks a model and keeps the rules' vetoes."""
+    base_url: str | None = None
+    """OpenAI-compatible endpoint of the judge; none: this very server."""
+    model: str | None = None
+    """Model name to ask; none: the bare base model of this server."""
+    api_key: SecretStr | None = None
+    """Key for the judge's endpoint."""
+    votes: Annotated[int, Field(ge=1, le=15)] = 3
+    """Independent votes per turn (m)."""
+    timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    """Time limit of one vote."""
+    attempts: Annotated[int, Field(ge=1)] = 3
+    """Tries for one valid vote before it counts as no vote."""
+    max_tokens: Annotated[int, Field(ge=64)] = 400
+    """Longest judge answer; a cut one is no vote."""
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.6
+    """Sampling temperature of the votes, so that they are independent."""
+
+
+class LoraSettings(Section):
+    rank: Annotated[int, Field(ge=1, le=256)] = 16
+    """Rank r of the adapters."""
+    alpha: Annotated[float, Field(gt=0)] = 32.0
+    """Scale α; the adapter's product is multiplied by α / r."""
+
+
+class LossSettings(Section):
+    """The notation of `docs/algorithm.md`."""
+
+    rl_weight: Annotated[float, Field(ge=0)] = 1.0
+    """w_rl, weight of the GRPO term."""
+    opd_weight: Annotated[float, Field(ge=0)] = 1.0
+    """w_opd, weight of the on-policy distillation term."""
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """ε_lo of the ratio clip."""
+    clip_high: Annotated[float, Field(gt=0)] = 0.28
+    """ε_hi of the ratio clip."""
+    support_k: Annotated[int, Field(ge=1, le=64)] = 4
+    """k, size of the support set."""
+    delta_clip: Annotated[float, Field(gt=0)] | None = 1.0
+    """C, clip of the log-probability difference between teacher and student; none: unclipped."""
+    hint_choice: Literal["sequence", "token"] = "sequence"
+    """Overlap-guided choice among a turn's hints: one for the response, or one per token."""
+    support: Literal["student", "overlap"] = "student"
+    """Support set: the student's top-k, or what it shares with the teacher's."""
+    importance_cap: Annotated[float, Field(ge=1)] = 2.0
+    """Cap of the truncated importance weight between trainer and rollout."""
+    kl_base_weight: Annotated[float, Field(ge=0)] = 0.0
+    """β, weight of KL(cur ‖ base)."""
+
+
+class LearnSettings(Section):
+    enabled: bool = True
+    """Train adapters when enough samples wait."""
+    samples_per_update: Annotated[int, Field(ge=1)] = 16
+    """Waiting samples of one adapter that begin an update."""
+    steps: Annotated[int, Field(ge=1)] = 3
+    """Optimiser steps per update, each over all its samples."""
+    learning_rate: Annotated[float, Field(gt=0)] = 2e-4
+    """AdamW's rate."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """AdamW's decoupled weight decay."""
+    grad_clip: Annotated[float, Field(gt=0)] = 1.0
+    """Largest global gradient norm."""
+    max_sample_tokens: Annotated[int, Field(ge=32)] = 2048
+    """Longest prompt + response that is trained; a longer one is discarded with that reason."""
+    micro_batch_tokens: Annotated[int, Field(ge=32)] = 2048
+    """Padded tokens per forward pass."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """Number format of the frozen base while training; auto: bfloat16 where the CPU multiplies it natively."""
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """Threads of the update; none: one per physical core (it runs at the lowest priority)."""
+    nice: Annotated[int, Field(ge=0, le=19)] = 19
+    """Niceness of the update process."""
+    seed: int = 0
+    """Seed of the adapter's first weights and of the order of samples."""
+    max_mismatch_kl: Annotated[float, Field(gt=0)] = 0.1
+    """Largest mean KL per token between the trainer's and the served adapter's distributions; above it: refused."""
+    min_effect_kl: Annotated[float, Field(ge=0)] = 1e-7
+    """Smallest mean KL per token between adapter on and off; below it the adapter is without effect and refused."""
+    timeout_s: Annotated[float, Field(gt=0)] = 3600.0
+    """Longest time of one update."""
+    attempts: Annotated[int, Field(ge=1)] = 3
+    """Failed updates with the same samples before those are quarantined."""
+    lora: LoraSettings = LoraSettings()
+    loss: LossSettings = LossSettings()
+
+
+class LogSettings(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least serious message that is logged."""
+
+
+class DaemonSettings(Section):
+    grace_s: Annotated[float, Field(gt=0)] = 10.0
+    """Time that running requests get to end after SIGTERM."""
+
+
+class Settings(BaseSettings):
+    """The resolved settings of one daemon."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,  # a mistyped key's value may be a secret
+    )
+
+    model: ModelSettings = ModelSettings()
+    server: ServerSettings = ServerSettings()
+    sessions: SessionSettings = SessionSettings()
+    judge: JudgeSettings = JudgeSettings()
+    learn: LearnSettings = LearnSettings()
+    log: LogSettings = LogSettings()
+    daemon: DaemonSettings = DaemonSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the signature is pydantic's
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """`Settings(...)` in code takes what it is given and nothing else; `load` adds the other sources."""
+        return (init_settings,)
+
+
+def hand_over(settings: Settings, path: Path) -> None:
+    """Write the resolved settings, secrets included, for the child processes; whole or not at all, for the owner alone."""
+
+    def reveal(value: object) -> object:
+        return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+    write_privately(path, json.dumps(settings.model_dump(exclude_unset=True), default=reveal))
+
+
+def take_over(path: Path) -> Settings:
+    """Read what `hand_over` wrote. The environment is not asked again: all processes of a daemon agree."""
+    return Settings(**json.loads(path.read_text()))
+
+
+def load(folder: DataFolder, flags: Sequence[str] = ()) -> Settings:
+    """Resolve flags, environment and TOML file of `folder` into one `Settings`.
+
+    Raises:
+        ConfigError: an unknown key, a value out of bounds, or a file that isn't TOML; names the key and its source.
+    """
+
+    class Resolved(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            command_line = CliSettingsSource[Any](
+                settings_cls,
+                cli_parse_args=list(flags),
+                cli_prog_name="clawd start",
+                cli_exit_on_error=False,
+                cli_avoid_json=True,
+            )
+            toml = TomlConfigSettingsSource(settings_cls, folder.config_file)
+            return command_line, init_settings, env_settings, toml
+
+    _refuse_unknown_environment()
+    try:
+        resolved = Resolved()
+    except ValidationError as error:
+        raise ConfigError(_explain(error, folder)) from None
+    except (SettingsError, ValueError) as error:
+        raise ConfigError(f"The settings can't be read: {error}") from None
+    return Settings(**resolved.model_dump(exclude_unset=True))
+
+
+def _refuse_unknown_environment() -> None:
+    """pydantic-settings looks only for the names it knows, so that a misspelt section would be ignored."""
+    sections = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    for name in os.environ:
+        upper = name.upper()  # pydantic-settings takes either case
+        if upper.startswith(ENV_PREFIX) and upper not in NOT_SETTINGS and upper.split("__")[0] not in sections:
+            raise ConfigError(f"The environment variable {name} is no setting of clawd: see `clawd config` for all.")
+
+
+def _explain(error: ValidationError, folder: DataFolder) -> str:
+    lines = []
+    for item in error.errors(include_url=False, include_input=False):
+        key = ".".join(str(part) for part in item["loc"])
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{key}: no such setting")
+        else:
+            lines.append(f"{key}: {item['msg']}")
+    return (
+        "The settings are not accepted:\n  "
+        + "\n  ".join(lines)
+        + f"\nThey come from flags, environment variables {ENV_PREFIX}SECTION__KEY and {folder.config_file}; "
+        "`clawd config` lists all."
+    )

@@ -1,0 +1,89 @@
+"""The data folder: what lies where. One object, made once, passed down; nobody else joins path names."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """Everything that one daemon owns on disk, below `root`."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> DataFolder:
+        """`CLAWD_HOME` if set, else the XDG data folder of the user."""
+        home = os.environ.get("CLAWD_HOME")
+        return cls(Path(home).expanduser().resolve() if home else Path(platformdirs.user_data_dir("clawd")))
+
+    @property
+    def config_file(self) -> Path:
+        """`clawd.toml` in `CLAWD_HOME` if that is set, else in the XDG config folder."""
+        if os.environ.get("CLAWD_HOME"):
+            return self.root / "clawd.toml"
+        return Path(platformdirs.user_config_dir("clawd")) / "clawd.toml"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "clawd.db"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.root / "clawd.lock"
+
+    @property
+    def run(self) -> Path:
+        """Doorbells, resolved settings and the daemon's record: rewritten at each start."""
+        return self.root / "run"
+
+    @property
+    def settings_file(self) -> Path:
+        """The resolved settings that the daemon hands to its processes, secrets included."""
+        return self.run / "settings.json"
+
+    @property
+    def daemon_file(self) -> Path:
+        """`clawd.daemon.record.DaemonRecord`: who runs on this folder, and where it listens."""
+        return self.run / "daemon.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def jobs(self) -> Path:
+        """One folder per update, named by its id; removed when housekeeping retires the update."""
+        return self.root / "jobs"
+
+    @property
+    def adapters(self) -> Path:
+        """`adapters/<adapter id>/v0001/`: the published versions, immutable."""
+        return self.root / "adapters"
+
+    @property
+    def cache(self) -> Path:
+        """What can be made again: dense bases, fingerprints, the binding's probe."""
+        return self.root / "cache"
+
+    def create(self) -> None:
+        """Make the folders, readable by their owner alone: conversations lie here."""
+        for folder in (self.root, self.run, self.logs, self.jobs, self.adapters, self.cache):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Write `text` to `path`, readable by its owner alone. A reader sees the old file or the new one, never a part."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

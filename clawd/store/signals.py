@@ -1,0 +1,144 @@
+"""Votes, hints and samples: from a judged turn to what an update may learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clawd.errors import TransitionRefused, UnknownName
+from clawd.store.codec import new_id, now
+from clawd.store.connection import Connection, Row
+from clawd.store.records import Hint, Reward, StoredSample, Vote
+
+FEEDBACK = "feedback"
+
+
+class Signals:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add_vote(self, turn_id: str, vote: Vote) -> str:
+        """Store a vote, with its hint if it has one; the vote's id."""
+        vote_id = new_id()
+        with self._connection.transaction():
+            self._connection.insert(
+                "votes",
+                {
+                    "id": vote_id,
+                    "turn_id": turn_id,
+                    "judge": vote.judge,
+                    "score": vote.score,
+                    "reason": vote.reason,
+                    "answer": vote.answer,
+                    "created_at": now(),
+                },
+            )
+            if vote.hint:
+                self._connection.insert(
+                    "hints",
+                    {"id": new_id(), "turn_id": turn_id, "vote_id": vote_id, "text": vote.hint, "created_at": now()},
+                )
+        return vote_id
+
+    def votes(self, turn_id: str) -> list[Vote]:
+        """A turn's votes, oldest first."""
+        rows = self._connection.rows(
+            "SELECT votes.*, hints.text AS hint FROM votes LEFT JOIN hints ON hints.vote_id = votes.id "
+            "WHERE votes.turn_id = ? ORDER BY votes.rowid",
+            (turn_id,),
+        )
+        return [Vote(row["judge"], row["score"], row["reason"], row["hint"], row["answer"]) for row in rows]
+
+    def hints(self, turn_id: str) -> list[Hint]:
+        """A turn's hint candidates, oldest first, equal texts once."""
+        rows = self._connection.rows(
+            "SELECT min(id) AS id, text FROM hints WHERE turn_id = ? GROUP BY text ORDER BY min(rowid)", (turn_id,)
+        )
+        return [Hint(row["id"], row["text"]) for row in rows]
+
+    def settle(self, turn_id: str, votes: Sequence[Vote], reward: Reward | None) -> str:
+        """A turn is judged: store its votes and make the sample, in one transaction; the sample's id.
+
+        Raises TransitionRefused if the turn is not being judged, or was answered by the bare base on request.
+        """
+        connection = self._connection
+        sample_id = new_id()
+        with connection.transaction():
+            for vote in votes:
+                self.add_vote(turn_id, vote)
+            row = connection.row("SELECT adapter_id FROM turns WHERE id = ?", (turn_id,))
+            if row is None or row["adapter_id"] is None:
+                raise TransitionRefused(f"Turn {turn_id} belongs to no adapter, so nothing can learn from it.")
+            connection.step("turns", turn_id, ("judging",), "sampled")
+            connection.insert(
+                "samples",
+                {
+                    "id": sample_id,
+                    "turn_id": turn_id,
+                    "adapter_id": row["adapter_id"],
+                    "reward": reward,
+                    "state": "waiting",
+                    "created_at": now(),
+                },
+            )
+        return sample_id
+
+    def dismiss(self, turn_id: str, votes: Sequence[Vote], reason: str) -> None:
+        """A turn is judged and teaches nothing: store its votes and why, in one transaction."""
+        with self._connection.transaction():
+            for vote in votes:
+                self.add_vote(turn_id, vote)
+            self._connection.step("turns", turn_id, ("judging",), "discarded", reason=reason)
+
+    def correct(self, turn_id: str, vote: Vote) -> bool:
+        """Feedback on a turn that is sampled already: applied if its sample still waits; whether it was.
+
+        The vote is stored in any case. A sample that is left without reward and hint is quarantined.
+        """
+        connection = self._connection
+        with connection.transaction():
+            self.add_vote(turn_id, vote)
+            row = connection.row("SELECT id FROM samples WHERE turn_id = ? AND state = 'waiting'", (turn_id,))
+            if row is None:
+                return False
+            connection.change("UPDATE samples SET reward = ? WHERE id = ?", (vote.score, row["id"]))
+            if not vote.score and not self.hints(turn_id):
+                connection.step("samples", row["id"], ("waiting",), "quarantined", reason="feedback took its signal")
+        return True
+
+    def quarantine(self, sample_id: str, reason: str) -> None:
+        """Keep a sample out of training for good."""
+        self._connection.step("samples", sample_id, ("waiting", "claimed"), "quarantined", reason=reason)
+
+    def sample_of(self, turn_id: str) -> StoredSample | None:
+        row = self._connection.row("SELECT * FROM samples WHERE turn_id = ?", (turn_id,))
+        return _sample(row) if row else None
+
+    def get(self, sample_id: str) -> StoredSample:
+        """Raises UnknownName."""
+        row = self._connection.row("SELECT * FROM samples WHERE id = ?", (sample_id,))
+        if row is None:
+            raise UnknownName(f"There is no sample {sample_id}.")
+        return _sample(row)
+
+    def of_update(self, update_id: str) -> list[StoredSample]:
+        """The samples that an update claimed, oldest first."""
+        rows = self._connection.rows("SELECT * FROM samples WHERE update_id = ? ORDER BY rowid", (update_id,))
+        return [_sample(row) for row in rows]
+
+    def waiting(self, adapter_id: str) -> int:
+        """Samples that wait for the adapter's next update."""
+        row = self._connection.row(
+            "SELECT count(*) AS n FROM samples WHERE adapter_id = ? AND state = 'waiting'", (adapter_id,)
+        )
+        return int(row["n"]) if row else 0
+
+    def counts(self, adapter_id: str | None = None) -> dict[str, int]:
+        """Samples by state; of one adapter if named."""
+        rows = self._connection.rows(
+            "SELECT state, count(*) AS n FROM samples WHERE ?1 IS NULL OR adapter_id = ?1 GROUP BY state", (adapter_id,)
+        )
+        return {row["state"]: row["n"] for row in rows}
+
+
+def _sample(row: Row) -> StoredSample:
+    return StoredSample(row["id"], row["turn_id"], row["adapter_id"], row["reward"], row["state"], row["failures"])

@@ -1,0 +1,82 @@
+"""The states that a row goes through, as data: the schema's triggers and `verify()` read them here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    first: frozenset[str]
+    steps: frozenset[tuple[str, str]]
+    needs_reason: frozenset[str] = frozenset()
+
+    @property
+    def states(self) -> frozenset[str]:
+        return self.first | {after for _, after in self.steps}
+
+
+STATES: dict[str, Machine] = {
+    "sessions": Machine(
+        first=frozenset({"open"}),
+        steps=frozenset({("open", "closed"), ("closed", "open")}),  # a conversation may go on after days
+        needs_reason=frozenset({"closed"}),
+    ),
+    "turns": Machine(
+        first=frozenset({"recorded"}),
+        steps=frozenset(
+            {
+                ("recorded", "waiting"),
+                ("recorded", "discarded"),
+                ("waiting", "judging"),
+                ("waiting", "discarded"),
+                ("judging", "sampled"),
+                ("judging", "discarded"),
+                # A turn that looked retried, or whose session was closed, may be continued or given feedback after all.
+                ("discarded", "judging"),
+            }
+        ),
+        needs_reason=frozenset({"discarded"}),
+    ),
+    "samples": Machine(
+        first=frozenset({"waiting"}),
+        steps=frozenset(
+            {
+                ("waiting", "claimed"),
+                ("waiting", "quarantined"),
+                ("claimed", "waiting"),  # its update failed
+                ("claimed", "used"),
+                ("claimed", "quarantined"),
+            }
+        ),
+        needs_reason=frozenset({"quarantined"}),
+    ),
+    "updates": Machine(
+        first=frozenset({"running"}),
+        steps=frozenset(
+            {
+                ("running", "staged"),
+                ("running", "refused"),
+                ("running", "failed"),
+                ("staged", "active"),
+                ("staged", "refused"),
+            }
+        ),
+        needs_reason=frozenset({"refused", "failed"}),
+    ),
+    "adapter_versions": Machine(
+        first=frozenset({"staged"}),
+        steps=frozenset(
+            {
+                ("staged", "active"),
+                ("staged", "rejected"),
+                ("active", "retired"),
+                ("retired", "active"),  # rollback
+            }
+        ),
+        needs_reason=frozenset({"rejected"}),
+    ),
+}
+
+REVIVABLE = frozenset({"retried", "no next state"})
+"""Reasons of a discarded turn that a late continuation or feedback overrules."""

@@ -1,0 +1,59 @@
+"""The store: one SQLite file that holds all that a daemon knows, and is every queue it has.
+
+Each part of the store writes and reads one family of tables; a step that touches several is one method of the part that
+leads it, and one transaction. Safe to use from several threads and several processes. Nothing in here knows the server
+or the learner.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from clawd.store.connection import Connection, Row
+from clawd.store.people import People
+from clawd.store.sessions import Sessions
+from clawd.store.signals import Signals
+from clawd.store.turns import Turns
+from clawd.store.updates import Updates
+from clawd.store.verify import verify
+
+
+class Store:
+    """Open `path`, made if missing, brought to the newest schema.
+
+    Raises:
+        StoreError: the file is damaged, no database, or of a newer clawd.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = Connection(path)
+        self.people = People(self._connection)
+        self.sessions = Sessions(self._connection)
+        self.turns = Turns(self._connection)
+        self.signals = Signals(self._connection)
+        self.updates = Updates(self._connection)
+
+    def event(self, kind: str, subject: str | None = None, **detail: Any) -> None:
+        """Note something that a person may want to look up later."""
+        self._connection.event(kind, subject, **detail)
+
+    def events(self, kind: str) -> list[Row]:
+        """All events of a kind, oldest first."""
+        return self._connection.rows("SELECT * FROM events WHERE kind = ? ORDER BY at, id", (kind,))
+
+    def verify(self) -> list[str]:
+        """What is wrong with the contents, a sentence each; empty: all is well."""
+        return verify(self._connection)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

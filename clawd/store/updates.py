@@ -1,0 +1,247 @@
+"""Updates and the adapter versions that they make.
+
+Claiming samples and creating their update is one transaction; so are "stage this version", "activate this version, its
+samples are used" and every way to fail. A process that dies between two leaves a state that can be gone on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clawd.errors import UnknownName
+from clawd.store.codec import new_id, now, pack_json
+from clawd.store.connection import Connection, Row
+from clawd.store.records import Update, Version
+
+
+class Updates:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    # -- writing
+
+    def claim(self, adapter_id: str, count: int, settings: dict[str, Any]) -> Update | None:
+        """Claim the adapter's `count` oldest waiting samples for a new update; None if there are fewer.
+
+        None also while another update of the adapter is running or staged: one at a time.
+        """
+        connection = self._connection
+        with connection.transaction():
+            if connection.row(
+                "SELECT 1 FROM updates WHERE adapter_id = ? AND state IN ('running', 'staged')", (adapter_id,)
+            ):
+                return None
+            waiting = connection.rows(
+                "SELECT id FROM samples WHERE adapter_id = ? AND state = 'waiting' ORDER BY rowid LIMIT ?",
+                (adapter_id, count),
+            )
+            if len(waiting) < count:
+                return None
+            active = self.active_version(adapter_id)
+            update_id = new_id()
+            connection.insert(
+                "updates",
+                {
+                    "id": update_id,
+                    "adapter_id": adapter_id,
+                    "number": self._next_number(adapter_id),
+                    "parent_version_id": active.id if active else None,
+                    "state": "running",
+                    "settings": pack_json(settings),
+                    "started_at": now(),
+                },
+            )
+            for row in waiting:
+                connection.step("samples", row["id"], ("waiting",), "claimed", update_id=update_id)
+        return self.get(update_id)
+
+    def _next_number(self, adapter_id: str) -> int:
+        row = self._connection.row(
+            "SELECT coalesce(max(number), 0) + 1 AS n FROM adapter_versions WHERE adapter_id = ?", (adapter_id,)
+        )
+        return int(row["n"]) if row else 1
+
+    def stage(
+        self,
+        update_id: str,
+        folder: Path,
+        gguf_sha256: str,
+        base_fingerprint: str,
+        metrics: dict[str, float],
+        left_out: Mapping[str, str],
+    ) -> Version:
+        """An update's result lies in its final folder: the server may load it. The version's id is the update's own.
+
+        That update and version share an id makes publishing twice impossible. `left_out` says of samples, by id, why
+        the update could not use them: they are quarantined, the others stay claimed until the version is active.
+        """
+        update = self.get(update_id)
+        with self._connection.transaction():
+            self._connection.step("updates", update_id, ("running",), "staged", metrics=pack_json(metrics))
+            for sample_id, reason in left_out.items():
+                self._connection.step("samples", sample_id, ("claimed",), "quarantined", reason=reason)
+            self._connection.insert(
+                "adapter_versions",
+                {
+                    "id": update_id,
+                    "adapter_id": update.adapter_id,
+                    "number": update.number,
+                    "parent_id": update.parent_version_id,
+                    "update_id": update_id,
+                    "state": "staged",
+                    "folder": str(folder),
+                    "gguf_sha256": gguf_sha256,
+                    "base_fingerprint": base_fingerprint,
+                    "staged_at": now(),
+                },
+            )
+        return self.version(update_id)
+
+    def activate(self, version_id: str) -> None:
+        """A staged version is loaded and takes over: the one before retires, the samples are used."""
+        connection = self._connection
+        version = self.version(version_id)
+        with connection.transaction():
+            connection.change(
+                "UPDATE adapter_versions SET state = 'retired', retired_at = ? "
+                "WHERE adapter_id = ? AND state = 'active'",
+                (now(), version.adapter_id),
+            )
+            connection.step("adapter_versions", version_id, ("staged",), "active", activated_at=now())
+            connection.step("updates", version.update_id, ("staged",), "active", finished_at=now())
+            connection.change(
+                "UPDATE samples SET state = 'used', version_id = ? WHERE update_id = ? AND state = 'claimed'",
+                (version_id, version.update_id),
+            )
+
+    def reject(self, version_id: str, reason: str) -> None:
+        """A staged version can't be served: what serves stays, its samples are quarantined."""
+        version = self.version(version_id)
+        with self._connection.transaction():
+            self._connection.step("adapter_versions", version_id, ("staged",), "rejected", reason=reason)
+            self._connection.step(
+                "updates", version.update_id, ("staged",), "refused", reason=reason, finished_at=now()
+            )
+            self._quarantine_claimed(version.update_id, reason)
+
+    def refuse(self, update_id: str, reason: str, metrics: dict[str, float]) -> None:
+        """The result of a running update must not be served: its samples are quarantined."""
+        with self._connection.transaction():
+            self._connection.step(
+                "updates",
+                update_id,
+                ("running",),
+                "refused",
+                reason=reason,
+                metrics=pack_json(metrics),
+                finished_at=now(),
+            )
+            self._quarantine_claimed(update_id, reason)
+
+    def _quarantine_claimed(self, update_id: str, reason: str) -> None:
+        self._connection.change(
+            "UPDATE samples SET state = 'quarantined', reason = ? WHERE update_id = ? AND state = 'claimed'",
+            (f"update refused: {reason}", update_id),
+        )
+
+    def fail(self, update_id: str, reason: str, attempts: int | None) -> None:
+        """A running update could not be computed: its samples wait again.
+
+        With `attempts`, this counts as one failure of each, and those with that many are quarantined; None: the update
+        was interrupted, which is nobody's fault.
+        """
+        connection = self._connection
+        with connection.transaction():
+            connection.step("updates", update_id, ("running",), "failed", reason=reason, finished_at=now())
+            if attempts is not None:
+                connection.change("UPDATE samples SET failures = failures + 1 WHERE update_id = ?", (update_id,))
+                connection.change(
+                    "UPDATE samples SET state = 'quarantined', reason = ? "
+                    "WHERE update_id = ? AND state = 'claimed' AND failures >= ?",
+                    (f"part of {attempts} failed updates, last: {reason}", update_id, attempts),
+                )
+            connection.change(
+                "UPDATE samples SET state = 'waiting', update_id = NULL WHERE update_id = ? AND state = 'claimed'",
+                (update_id,),
+            )
+
+    # -- reading
+
+    def get(self, update_id: str) -> Update:
+        """Raises UnknownName."""
+        row = self._connection.row("SELECT * FROM updates WHERE id = ?", (update_id,))
+        if row is None:
+            raise UnknownName(f"There is no update {update_id}.")
+        return _update(row)
+
+    def running(self) -> list[Update]:
+        return [_update(row) for row in self._connection.rows("SELECT * FROM updates WHERE state = 'running'")]
+
+    def newest(self, adapter_id: str) -> Update | None:
+        row = self._connection.row(
+            "SELECT * FROM updates WHERE adapter_id = ? ORDER BY rowid DESC LIMIT 1", (adapter_id,)
+        )
+        return _update(row) if row else None
+
+    def version(self, version_id: str) -> Version:
+        """Raises UnknownName."""
+        row = self._connection.row("SELECT * FROM adapter_versions WHERE id = ?", (version_id,))
+        if row is None:
+            raise UnknownName(f"There is no adapter version {version_id}.")
+        return _version(row)
+
+    def version_number(self, adapter_id: str, number: int) -> Version | None:
+        row = self._connection.row(
+            "SELECT * FROM adapter_versions WHERE adapter_id = ? AND number = ?", (adapter_id, number)
+        )
+        return _version(row) if row else None
+
+    def active_version(self, adapter_id: str) -> Version | None:
+        """What answers the adapter's requests; None: the bare base."""
+        row = self._connection.row(
+            "SELECT * FROM adapter_versions WHERE adapter_id = ? AND state = 'active'", (adapter_id,)
+        )
+        return _version(row) if row else None
+
+    def staged_versions(self) -> list[Version]:
+        """What waits to be loaded, oldest first."""
+        rows = self._connection.rows("SELECT * FROM adapter_versions WHERE state = 'staged' ORDER BY staged_at, id")
+        return [_version(row) for row in rows]
+
+    def versions(self, adapter_id: str) -> list[Version]:
+        """All versions of an adapter, oldest first."""
+        rows = self._connection.rows(
+            "SELECT * FROM adapter_versions WHERE adapter_id = ? ORDER BY number", (adapter_id,)
+        )
+        return [_version(row) for row in rows]
+
+
+def _update(row: Row) -> Update:
+    return Update(
+        id=row["id"],
+        adapter_id=row["adapter_id"],
+        number=row["number"],
+        parent_version_id=row["parent_version_id"],
+        state=row["state"],
+        reason=row["reason"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+    )
+
+
+def _version(row: Row) -> Version:
+    return Version(
+        id=row["id"],
+        adapter_id=row["adapter_id"],
+        number=row["number"],
+        state=row["state"],
+        folder=Path(row["folder"]),
+        gguf_sha256=row["gguf_sha256"],
+        base_fingerprint=row["base_fingerprint"],
+        parent_id=row["parent_id"],
+        update_id=row["update_id"],
+        staged_at=row["staged_at"],
+        activated_at=row["activated_at"],
+    )
