@@ -1,7 +1,8 @@
 """The settings: one field = one TOML key = one environment variable = one command-line flag = one sentence.
 
 Precedence, strongest first: flags (`--server.port 31000`), environment (`CLAWD_SERVER__PORT=31000`), the TOML file, the
-defaults below. A key that isn't here is an error wherever it comes from. `none` unsets an optional one. Importing this loads neither torch nor llama.cpp.
+defaults below. A key that isn't here is an error wherever it comes from. `none` unsets an optional one. Importing this
+loads neither torch nor llama.cpp.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ class Settings(BaseSettings):
     @classmethod
     def settings_customise_sources(
         cls,
-        settings_cls: type[BaseSettings],
+        settings_cls: type[BaseSettings],  # noqa: ARG003
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the signature is pydantic's
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
@@ -222,7 +223,7 @@ class Settings(BaseSettings):
 
 
 def hand_over(settings: Settings, path: Path) -> None:
-    """Write the resolved settings, secrets included, for the child processes; whole or not at all, for the owner alone."""
+    """Write the resolved settings, secrets included, for the child processes; readable by the owner alone."""
 
     def reveal(value: object) -> object:
         return value.get_secret_value() if isinstance(value, SecretStr) else str(value)

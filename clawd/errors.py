@@ -75,7 +75,7 @@ class NotAllowed(ClawdError):
 
 
 class NameRefused(ClawdError):
-    """A name holds characters that clawd doesn't take: letters, digits, `-`, `_` and `.`, at most 64, a letter or digit first."""
+    """A name holds what clawd doesn't take: at most 64 letters, digits, `-`, `_` and `.`, a letter or digit first."""
 
 
 class ContextOverflow(ClawdError):
