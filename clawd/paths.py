@@ -43,6 +43,16 @@ class DataFolder:
         return self.root / "run"
 
     @property
+    def server_bell(self) -> Path:
+        """Rung when a version is staged."""
+        return self.run / "server.bell"
+
+    @property
+    def learner_bell(self) -> Path:
+        """Rung when a turn can be judged."""
+        return self.run / "learner.bell"
+
+    @property
     def settings_file(self) -> Path:
         """The resolved settings that the daemon hands to its processes, secrets included."""
         return self.run / "settings.json"

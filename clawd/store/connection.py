@@ -98,7 +98,7 @@ class Connection:
         sets = ", ".join(f"{name} = ?" for name in ("state", *columns))
         marks = ", ".join("?" for _ in before)
         changed = self.change(
-            f"UPDATE {table} SET {sets} WHERE id = ? AND state IN ({marks})",  # noqa: S608  names are ours
+            f"UPDATE {table} SET {sets} WHERE id = ? AND state IN ({marks})",
             (after, *columns.values(), row_id, *before),
         )
         if changed != 1:

@@ -118,6 +118,8 @@ class TurnRef:
     session_id: str
     state: str
     reason: str | None
+    request_hash: str
+    conversation_hash: str | None  # none: unfinished, or nothing can extend it
     created_at: float
 
 

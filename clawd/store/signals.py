@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from clawd.errors import TransitionRefused, UnknownName
 from clawd.store.codec import new_id, now
 from clawd.store.connection import Connection, Row
 from clawd.store.records import Hint, Reward, StoredSample, Vote
+from clawd.store.states import can_be_judged
 
 FEEDBACK = "feedback"
+
+FeedbackEffect = Literal["judging", "sample changed", "none"]
 
 
 class Signals:
@@ -89,21 +93,28 @@ class Signals:
                 self.add_vote(turn_id, vote)
             self._connection.step("turns", turn_id, ("judging",), "discarded", reason=reason)
 
-    def correct(self, turn_id: str, vote: Vote) -> bool:
-        """Feedback on a turn that is sampled already: applied if its sample still waits; whether it was.
+    def feedback(self, turn_id: str, vote: Vote) -> FeedbackEffect:
+        """Store a person's own verdict on a turn and let it count as far as it still can.
 
-        The vote is stored in any case. A sample that is left without reward and hint is quarantined.
+        A turn that is not judged yet goes to the judge, next state or not. A sample that still waits is changed, or
+        quarantined if neither reward nor hint is left. Raises UnknownName.
         """
         connection = self._connection
         with connection.transaction():
+            turn = connection.row("SELECT state, reason, kind, adapter_id FROM turns WHERE id = ?", (turn_id,))
+            if turn is None:
+                raise UnknownName(f"There is no turn {turn_id}.")
             self.add_vote(turn_id, vote)
-            row = connection.row("SELECT id FROM samples WHERE turn_id = ? AND state = 'waiting'", (turn_id,))
-            if row is None:
-                return False
-            connection.change("UPDATE samples SET reward = ? WHERE id = ?", (vote.score, row["id"]))
+            if turn["kind"] == "main" and turn["adapter_id"] and can_be_judged(turn["state"], turn["reason"]):
+                connection.change("UPDATE turns SET state = 'judging', reason = NULL WHERE id = ?", (turn_id,))
+                return "judging"
+            sample = connection.row("SELECT id FROM samples WHERE turn_id = ? AND state = 'waiting'", (turn_id,))
+            if sample is None:
+                return "none"
+            connection.change("UPDATE samples SET reward = ? WHERE id = ?", (vote.score, sample["id"]))
             if not vote.score and not self.hints(turn_id):
-                connection.step("samples", row["id"], ("waiting",), "quarantined", reason="feedback took its signal")
-        return True
+                connection.step("samples", sample["id"], ("waiting",), "quarantined", reason="feedback took its signal")
+            return "sample changed"
 
     def quarantine(self, sample_id: str, reason: str) -> None:
         """Keep a sample out of training for good."""

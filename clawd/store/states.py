@@ -80,3 +80,8 @@ STATES: dict[str, Machine] = {
 
 REVIVABLE = frozenset({"retried", "no next state"})
 """Reasons of a discarded turn that a late continuation or feedback overrules."""
+
+
+def can_be_judged(state: str, reason: str | None) -> bool:
+    """Whether a turn may go to the judge from here, or is there already."""
+    return state in ("waiting", "judging") or (state == "discarded" and reason in REVIVABLE)

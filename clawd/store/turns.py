@@ -25,10 +25,12 @@ from clawd.store.codec import (
 )
 from clawd.store.connection import Connection, Row
 from clawd.store.records import Message, NewTurn, Response, Turn, TurnRef
-from clawd.store.states import REVIVABLE
+from clawd.store.states import can_be_judged
 
 SHARED_TEXT_LENGTH = 256
 """System prompts at least this long are stored once, by their hash."""
+
+REFS = "SELECT id, session_id, state, reason, request_hash, conversation_hash, created_at FROM turns "
 
 CHAIN = """
 WITH RECURSIVE chain(id, depth) AS (
@@ -131,7 +133,7 @@ class Turns:
             )
             if row is None or row["kind"] != "main" or row["next_state"] is not None or not messages:
                 return False
-            if not (row["state"] in ("waiting", "judging") or self._revivable(row)):
+            if not can_be_judged(row["state"], row["reason"]):
                 return False
             connection.change(
                 "UPDATE turns SET state = 'judging', reason = NULL, next_state = ?, next_turn_id = ? WHERE id = ?",
@@ -151,19 +153,6 @@ class Turns:
             "WHERE session_id = ? AND request_hash = ? AND id <> ? AND state = 'waiting'",
             (session_id, request_hash, keep),
         )
-
-    def ask_for_judgement(self, turn_id: str) -> bool:
-        """Explicit feedback came: judge the turn now, next state or not. False if it was judged or never can be."""
-        with self._connection.transaction():
-            row = self._connection.row("SELECT state, reason FROM turns WHERE id = ?", (turn_id,))
-            if row is None or not (row["state"] in ("waiting", "judging") or self._revivable(row)):
-                return False
-            self._connection.change("UPDATE turns SET state = 'judging', reason = NULL WHERE id = ?", (turn_id,))
-        return True
-
-    @staticmethod
-    def _revivable(row: Row) -> bool:
-        return row["state"] == "discarded" and row["reason"] in REVIVABLE
 
     def discard_interrupted(self) -> int:
         """At start: turns that were running when the last process died are aborted; how many."""
@@ -213,8 +202,7 @@ class Turns:
     def continued_by(self, user_id: str, hashes: Sequence[str]) -> TurnRef | None:
         """The user's turn whose conversation, response included, has the last possible of `hashes`; the newest such."""
         rows = self._connection.rows(
-            "SELECT conversation_hash, id, session_id, state, reason, created_at FROM turns "
-            "WHERE user_id = ? AND kind = 'main' AND conversation_hash IN (SELECT value FROM json_each(?)) "
+            REFS + "WHERE user_id = ? AND kind = 'main' AND conversation_hash IN (SELECT value FROM json_each(?)) "
             "ORDER BY rowid DESC",
             (user_id, pack_json(list(hashes))),
         )
@@ -227,7 +215,7 @@ class Turns:
     def same_request(self, user_id: str, request_hash: str, since: float) -> TurnRef | None:
         """The user's newest turn with this very request, begun after `since`, that nothing has followed yet."""
         row = self._connection.row(
-            "SELECT id, session_id, state, reason, created_at FROM turns WHERE user_id = ? AND request_hash = ? "
+            REFS + "WHERE user_id = ? AND request_hash = ? "
             "AND created_at > ? AND kind = 'main' AND next_state IS NULL ORDER BY rowid DESC LIMIT 1",
             (user_id, request_hash, since),
         )
@@ -236,8 +224,7 @@ class Turns:
     def newest_waiting(self, session_id: str) -> TurnRef | None:
         """The session's newest main-line turn that waits for a next state."""
         row = self._connection.row(
-            "SELECT id, session_id, state, reason, created_at FROM turns WHERE session_id = ? AND kind = 'main' "
-            "AND state = 'waiting' ORDER BY rowid DESC LIMIT 1",
+            REFS + "WHERE session_id = ? AND kind = 'main' AND state = 'waiting' ORDER BY rowid DESC LIMIT 1",
             (session_id,),
         )
         return _ref(row) if row else None
@@ -312,4 +299,4 @@ class Turns:
 
 
 def _ref(row: Row) -> TurnRef:
-    return TurnRef(row["id"], row["session_id"], row["state"], row["reason"], row["created_at"])
+    return TurnRef(**row)

@@ -69,12 +69,12 @@ def _file(connection: Connection) -> Iterator[str]:
 def _states(connection: Connection) -> Iterator[str]:
     for table, machine in STATES.items():
         known = ", ".join(f"'{state}'" for state in sorted(machine.states))
-        for row in connection.rows(f"SELECT id, state FROM {table} WHERE state NOT IN ({known})"):  # noqa: S608  ours
+        for row in connection.rows(f"SELECT id, state FROM {table} WHERE state NOT IN ({known})"):
             yield f"{table} {row['id']}: unknown state {row['state']}"
         if machine.needs_reason:
             needing = ", ".join(f"'{state}'" for state in sorted(machine.needs_reason))
             for row in connection.rows(
-                f"SELECT id, state FROM {table} WHERE state IN ({needing}) AND coalesce(reason, '') = ''"  # noqa: S608
+                f"SELECT id, state FROM {table} WHERE state IN ({needing}) AND coalesce(reason, '') = ''"
             ):
                 yield f"{table} {row['id']}: {row['state']} without a reason"
 

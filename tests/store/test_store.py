@@ -95,15 +95,25 @@ def test_writers_of_several_connections_wait_for_each_other(tmp_path: Path) -> N
 
 def test_feedback_changes_a_waiting_sample_and_not_a_claimed_one(world: World) -> None:
     sample = world.store.signals.get(world.sample(reward=1))
-    assert world.store.signals.correct(sample.turn_id, Vote("feedback", -1, "feedback", "Be brief."))
+    assert (
+        world.store.signals.feedback(sample.turn_id, Vote("feedback", -1, "feedback", "Be brief.")) == "sample changed"
+    )
     assert world.store.signals.get(sample.id).reward == -1
     assert world.store.updates.claim(world.user.adapter.id, 1, {}) is not None
-    assert not world.store.signals.correct(sample.turn_id, Vote("feedback", 1, "feedback"))
+    assert world.store.signals.feedback(sample.turn_id, Vote("feedback", 1, "feedback")) == "none"
     assert world.store.signals.get(sample.id).reward == -1
     assert [vote.score for vote in world.store.signals.votes(sample.turn_id)] == [1, -1, 1]
 
 
+def test_feedback_sends_a_turn_to_the_judge_without_a_next_state(world: World) -> None:
+    waiting, closed = world.turn(world.session("a")), world.turn(world.session("b"))
+    world.store.sessions.close(world.session("b").id, "done")
+    for turn_id in (waiting, closed):
+        assert world.store.signals.feedback(turn_id, Vote("feedback", 1, "feedback")) == "judging"
+    assert world.store.turns.to_judge(10) == [waiting, closed]
+
+
 def test_feedback_that_takes_the_only_signal_quarantines_the_sample(world: World) -> None:
     sample = world.store.signals.get(world.sample(reward=1))
-    assert world.store.signals.correct(sample.turn_id, Vote("feedback", 0, "feedback"))
+    assert world.store.signals.feedback(sample.turn_id, Vote("feedback", 0, "feedback")) == "sample changed"
     assert world.store.signals.get(sample.id).state == "quarantined"

@@ -80,7 +80,7 @@ def test_a_side_turn_is_stored_and_never_trained(world: World) -> None:
     turn = world.store.turns.get(turn_id)
     assert (turn.state, turn.reason) == ("discarded", "side turn")
     assert not world.store.turns.give_next_state(turn_id, turn_id, [{"role": "user", "content": "x"}])
-    assert not world.store.turns.ask_for_judgement("unknown")
+    assert world.store.signals.feedback(turn_id, Vote("feedback", 1, "feedback")) == "none"
 
 
 def test_a_turn_gets_one_next_state(world: World) -> None:

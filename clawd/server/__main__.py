@@ -1,0 +1,5 @@
+import sys
+
+from clawd.server.process import main
+
+sys.exit(main())

@@ -1,0 +1,20 @@
+"""The application: routes over the shared services. Knows neither processes nor sockets."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from clawd import __version__
+from clawd.server import errors
+from clawd.server.routes import admin, chat, health, models
+from clawd.server.services import Services
+
+ROUTERS = (health.make_router, models.make_router, chat.make_router, admin.make_router)
+
+
+def create_app(services: Services) -> FastAPI:
+    app = FastAPI(title="clawd", version=__version__, docs_url=None, redoc_url=None)
+    errors.install(app)
+    for make_router in ROUTERS:
+        app.include_router(make_router(services))
+    return app

@@ -1,0 +1,33 @@
+"""Who asks. A key names its user; without any key in the store, everybody on this machine is `default`."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from clawd.server.errors import ApiError
+from clawd.store import Store
+from clawd.store.records import DEFAULT_USER, User
+
+
+def bearer(request: Request) -> str | None:
+    """The key of an `Authorization: Bearer` header; None: there is none."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() or None if scheme.lower() == "bearer" else None
+
+
+def identify(store: Store, request: Request) -> User:
+    """The user of a request.
+
+    Clients of OpenAI's API insist on sending some key, so as long as no user has one, any is taken for `default`.
+
+    Raises:
+        ApiError: 401 for a key that is nobody's, once keys exist.
+    """
+    key = bearer(request)
+    if key is not None:
+        user = store.people.with_key(key)
+        if user is not None:
+            return user
+        if any(user.has_key for user in store.people.all()):
+            raise ApiError(401, "This key is nobody's: `clawd user add NAME` makes one.", code="invalid_api_key")
+    return store.people.named(DEFAULT_USER)

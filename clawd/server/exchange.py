@@ -1,0 +1,182 @@
+"""One request from its acceptance to its stored answer.
+
+`accept` decides all that needs the store: which version, which session, what it says about the turn before.
+`Exchange` then carries the engine's events to whoever writes them out. The answer is stored before its end goes on,
+so that a client's next request finds it; and it is stored too when the client has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass
+
+from clawd.errors import ContextOverflow
+from clawd.server.engine.engine import Handle
+from clawd.server.engine.types import Event, Finished, GenerationRequest, Priority, Token
+from clawd.server.schema import ChatRequest, for_template
+from clawd.server.services import Services
+from clawd.server.sessions.conversation import hash_with_response, request_hash
+from clawd.server.sessions.place import Placement, place
+from clawd.server.versions import Target
+from clawd.store.records import Message, NewTurn, Response, User
+
+log = logging.getLogger(__name__)
+
+PRIORITY_HEADER = "x-clawd-priority"
+TEMPLATE_ARGUMENTS = "template_arguments"
+
+
+@dataclass(frozen=True)
+class Accepted:
+    turn_id: str
+    placement: Placement
+    target: Target
+    messages: list[Message]  # as rendered
+    generation: GenerationRequest
+
+
+def accept(services: Services, user: User, headers: Mapping[str, str], chat: ChatRequest) -> Accepted:
+    """Check, render, place and record a request. Nothing is recorded of a refused one. Blocking: run it in a thread.
+
+    Raises:
+        ApiError, NotAllowed, NameRefused, TemplateError: the request asks for what can't be.
+        ContextOverflow: its prompt doesn't fit; nothing has been read by the model.
+    """
+    settings = services.settings.server
+    target = services.versions.resolve(user, chat.model)
+    messages = for_template(chat.messages)
+    prompt = tuple(services.renderer.prompt_ids(messages, tools=chat.tools))
+    if len(prompt) >= services.engine.context:
+        raise ContextOverflow(len(prompt), services.engine.context)
+    digest = request_hash(chat.model, messages, chat.tools)
+    placement = place(services.store, user.id, headers, messages, digest)
+    sampling = chat.sampling(settings)
+    limit = chat.token_limit(settings, services.engine.context)
+    turn_id = services.store.turns.begin(
+        NewTurn(
+            session_id=placement.session.id,
+            user_id=user.id,
+            adapter_id=target.adapter.id if target.adapter else None,
+            version_id=target.version.id if target.version else None,
+            kind=placement.kind,
+            kind_evidence=placement.kind_evidence,
+            prompt_ids=prompt,
+            messages=messages,
+            request_hash=digest,
+            parameters={
+                "model": chat.model,
+                "sampling": asdict(sampling),
+                "max_tokens": limit,
+                "stop": list(chat.stops()),
+                TEMPLATE_ARGUMENTS: {},
+            },
+            tools=chat.tools,
+            previous_id=placement.previous.id if placement.previous else None,
+        )
+    )
+    _tell_previous(services, placement, turn_id, digest)
+    generation = GenerationRequest(
+        id=turn_id,
+        prompt_ids=prompt,
+        max_new_tokens=limit,
+        version=target.version,
+        sampling=sampling,
+        stop=chat.stops(),
+        priority=Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE,
+    )
+    return Accepted(turn_id, placement, target, messages, generation)
+
+
+def _tell_previous(services: Services, placement: Placement, turn_id: str, digest: str) -> None:
+    """The turn before gets its next state; earlier answers to this same request are now retried ones."""
+    if placement.kind != "main":
+        return
+    turns = services.store.turns
+    if placement.previous and turns.give_next_state(placement.previous.id, turn_id, placement.next_state):
+        services.ring_learner()
+    turns.supersede(placement.session.id, digest, turn_id)
+
+
+class Exchange:
+    """Made on the event loop; `start` it once, read `events` to the end, or `cancel` it."""
+
+    def __init__(self, services: Services, accepted: Accepted) -> None:
+        self.accepted = accepted
+        self.tokens: list[Token] = []
+        self.text = ""
+        self._services = services
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._handle: Handle | None = None
+        self._first_token_at: float | None = None
+
+    def start(self) -> None:
+        """Hand the request to the engine. If that refuses, the turn is stored as failed and the error goes on."""
+        try:
+            self._handle = self._services.engine.submit(self.accepted.generation, self._on_engine_thread)
+        except BaseException as error:
+            self._services.keep(self._store(Finished("error", error=str(error))))
+            raise
+
+    def cancel(self) -> None:
+        """The client is gone: stop at the engine's next step. What there is of the answer is stored as aborted."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    async def events(self, patience_s: float) -> AsyncIterator[Event | None]:
+        """Tokens, then one `Finished`. None whenever nothing has come for `patience_s` seconds."""
+        while True:
+            try:
+                event = await asyncio.wait_for(self._events.get(), patience_s)
+            except TimeoutError:
+                yield None
+                continue
+            yield event
+            if isinstance(event, Finished):
+                return
+
+    def _on_engine_thread(self, event: Event) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._take, event)
+        except RuntimeError:  # the loop has ended: the turn is discarded as interrupted at the next start
+            log.warning("turn %s outlived the server", self.accepted.turn_id)
+
+    def _take(self, event: Event) -> None:
+        self.text += event.text
+        if isinstance(event, Finished):
+            self._services.keep(self._store(event))
+            return
+        if self._first_token_at is None:
+            self._first_token_at = time.time()
+        self.tokens.append(event)
+        self._events.put_nowait(event)
+
+    async def _store(self, finished: Finished) -> None:
+        try:
+            await asyncio.to_thread(self._write, finished)
+        except Exception:
+            # The person gets the answer all the same; that it couldn't be kept is shouted.
+            log.exception("turn %s could not be stored", self.accepted.turn_id)
+        self._events.put_nowait(finished)
+
+    def _write(self, finished: Finished) -> None:
+        turns = self._services.store.turns
+        whole = finished.reason in ("stop", "length")
+        response = Response(
+            ids=tuple(token.id for token in self.tokens),
+            logprobs=tuple(token.logprob for token in self.tokens),
+            text=self.text,
+            finish_reason=finished.reason,
+            conversation_hash=hash_with_response(self.accepted.messages, self.text) if whole else None,
+            cached_tokens=finished.cached_tokens,
+            first_token_at=self._first_token_at,
+        )
+        if whole:
+            turns.finish(self.accepted.turn_id, response)
+        else:
+            turns.abort(self.accepted.turn_id, response, "aborted" if finished.reason == "cancelled" else "error")
+        if self.accepted.placement.is_last:
+            self._services.store.sessions.close(self.accepted.placement.session.id, "done")

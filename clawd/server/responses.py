@@ -1,0 +1,97 @@
+"""ASGI responses that notice at once when the client goes away, streaming or not.
+
+Starlette's own streaming response learns of it only at its next send, which may be a long prompt later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from clawd.model.vocab import Vocabulary
+from clawd.server.engine.types import Finished, Token
+from clawd.server.errors import body
+from clawd.server.exchange import Exchange
+from clawd.server.wire import COMMENT, DONE, ChatFrame, logprobs, sse
+
+COMMENT_EVERY_S = 5.0
+"""A comment at least this often while there is nothing to send: clients and proxies give up on silent streams."""
+
+SSE_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+ENGINE_FAILED = "The engine failed on this request; its log says why. Send it again."
+
+
+class ChatAnswer(Response):
+    """Answers one exchange, and cancels it if the client goes before its end."""
+
+    def __init__(
+        self, exchange: Exchange, frame: ChatFrame, vocabulary: Vocabulary, *, stream: bool, with_logprobs: bool
+    ) -> None:
+        super().__init__()
+        self._exchange = exchange
+        self._frame = frame
+        self._vocabulary = vocabulary
+        self._answer = self._stream if stream else self._whole
+        self._with_logprobs = with_logprobs
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        finished = False
+        try:
+            async with anyio.create_task_group() as group:
+
+                async def watch() -> None:
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+                    group.cancel_scope.cancel()
+
+                group.start_soon(watch)
+                await self._answer(scope, receive, send)
+                finished = True
+                group.cancel_scope.cancel()
+        finally:
+            if not finished:
+                self._exchange.cancel()
+
+    async def _stream(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in SSE_HEADERS.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async for chunk in self._chunks():
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        frame = self._frame
+        yield frame.delta({"role": "assistant", "content": ""})
+        async for event in self._exchange.events(COMMENT_EVERY_S):
+            if event is None:
+                yield COMMENT
+            elif isinstance(event, Token):
+                scores = logprobs([event], self._vocabulary) if self._with_logprobs else None
+                if event.text or scores:
+                    yield frame.delta({"content": event.text}, scores=scores)
+            elif event.reason in ("error", "cancelled"):
+                yield sse(body(500, ENGINE_FAILED, "engine_failed"))
+                return
+            else:
+                if event.text:
+                    yield frame.delta({"content": event.text})
+                yield frame.delta({}, reason=event.reason)
+                if frame.include_usage:
+                    yield frame.usage(event)
+                yield DONE
+
+    async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
+        finished: Finished | None = None
+        async for event in self._exchange.events(COMMENT_EVERY_S):
+            if isinstance(event, Finished):
+                finished = event
+        assert finished is not None
+        if finished.reason in ("error", "cancelled"):
+            await JSONResponse(body(500, ENGINE_FAILED, "engine_failed"), 500)(scope, receive, send)
+            return
+        scores = logprobs(self._exchange.tokens, self._vocabulary) if self._with_logprobs else None
+        whole = self._frame.whole(self._exchange.text, finished, scores)
+        await JSONResponse(whole)(scope, receive, send)

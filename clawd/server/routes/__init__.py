@@ -1,0 +1,1 @@
+"""The routes, one file per API family. Each is thin: check, call, shape the answer."""

@@ -1,0 +1,32 @@
+"""`GET /v1/models`: the base, and the caller's adapter with its versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+
+from clawd.server import names
+from clawd.server.auth import identify
+from clawd.server.services import Services
+
+
+def make_router(services: Services) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/models")
+    def models(request: Request) -> dict[str, Any]:
+        user = identify(services.store, request)
+        found = [names.FAMILY, names.adapter_model(user.adapter.name)]
+        for version in services.store.updates.versions(user.adapter.id):
+            if version.state in ("active", "retired"):
+                found.append(names.adapter_model(user.adapter.name, version.number))
+        found.append(services.versions.base_name)
+        return {"object": "list", "data": [_model(name, services.started_at) for name in found]}
+
+    return router
+
+
+def _model(name: str, created: float) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": int(created), "owned_by": "clawd"}

@@ -1,0 +1,131 @@
+"""What a chat request may hold, and what it means for the engine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from clawd.config import ServerSettings
+from clawd.server.engine.types import SamplingParams
+from clawd.server.errors import ApiError
+from clawd.store.records import Message
+
+MAX_TOP_LOGPROBS = 20
+MAX_STOPS = 16
+
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+"""Roles that clients send, and what templates call them."""
+
+
+class StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    include_usage: bool = False
+
+
+class ChatRequest(BaseModel):
+    """`POST /v1/chat/completions`. Unknown fields are let pass and counted, never an error (`unknown_fields`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    messages: Annotated[list[Message], Field(min_length=1)]
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    tools: list[Any] | None = None
+    user: str | None = None
+    n: int | None = None
+
+    @field_validator("stop")
+    @classmethod
+    def _few_stops(cls, stop: str | list[str] | None) -> str | list[str] | None:
+        if isinstance(stop, list) and len(stop) > MAX_STOPS:
+            raise ValueError(f"at most {MAX_STOPS} stop strings")
+        return stop
+
+    @field_validator("n")
+    @classmethod
+    def _one_answer(cls, n: int | None) -> int | None:
+        if n not in (None, 1):
+            raise ValueError("one answer per request is all that clawd gives: leave n out, or send 1")
+        return n
+
+    def unknown_fields(self) -> list[str]:
+        return sorted(self.model_extra or {})
+
+    def stops(self) -> tuple[str, ...]:
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(stop for stop in stops if stop)
+
+    def sampling(self, defaults: ServerSettings) -> SamplingParams:
+        return SamplingParams(
+            temperature=defaults.default_temperature if self.temperature is None else self.temperature,
+            top_p=defaults.default_top_p if self.top_p is None else self.top_p,
+            top_k=max(self.top_k or 0, 0),  # -1 is another spelling of off
+            min_p=self.min_p or 0.0,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            seed=self.seed,
+            top_logprobs=self.top_logprobs or 0 if self.logprobs else 0,
+        )
+
+    def token_limit(self, defaults: ServerSettings, context: int) -> int:
+        """Most tokens to sample; the engine cuts it down to what fits the context."""
+        asked = self.max_completion_tokens or self.max_tokens or defaults.default_max_tokens
+        return asked or context
+
+
+def for_template(messages: list[Message]) -> list[Message]:
+    """The messages as chat templates understand them: known roles, content as text.
+
+    Raises:
+        ApiError: 400 for an unknown role, or content that isn't text.
+    """
+    return [_for_template(message, place) for place, message in enumerate(messages)]
+
+
+def _for_template(message: Message, place: int) -> Message:
+    role = ROLES.get(str(message.get("role")))
+    if role is None:
+        raise ApiError(
+            400,
+            f"messages.{place}.role: {message.get('role')!r} is none of {', '.join(ROLES)}.",
+            code="invalid_value",
+            param=f"messages.{place}.role",
+        )
+    return {**message, "role": role, "content": _content_text(message.get("content"), place)}
+
+
+def _content_text(content: Any, place: int) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(_part_text(part, place) for part in content)
+    raise ApiError(400, f"messages.{place}.content: send a string or a list of parts.", code="invalid_value")
+
+
+def _part_text(part: Any, place: int) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text" and isinstance(part.get("text"), str):
+        return str(part["text"])
+    raise ApiError(
+        400,
+        f"messages.{place}.content: a part of type {kind!r} came to a text model; send parts of type 'text'.",
+        code="unsupported_content",
+        param=f"messages.{place}.content",
+    )

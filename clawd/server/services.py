@@ -1,0 +1,51 @@
+"""What the routes share: made once at start, handed to the application."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clawd.config import Settings
+from clawd.doorbell import ring
+from clawd.model.prompt import PromptRenderer
+from clawd.model.vocab import Vocabulary
+from clawd.paths import DataFolder
+from clawd.server.engine.engine import Engine
+from clawd.server.versions import Versions
+from clawd.store import Store
+
+
+@dataclass
+class Services:
+    settings: Settings
+    folder: DataFolder
+    store: Store
+    engine: Engine
+    vocabulary: Vocabulary
+    renderer: PromptRenderer
+    versions: Versions
+    model_path: Path
+    model_is_embedded: bool
+    started_at: float = field(default_factory=time.time)
+    unknown_fields: Counter[str] = field(default_factory=Counter)  # that clients sent and nobody read
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def ring_learner(self) -> None:
+        """There is something to judge. If nobody hears it, the learner looks by itself within a second."""
+        ring(self.folder.learner_bell)
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` to its end, whatever becomes of the request that began it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for all kept work: called at shutdown, so that no turn is left half stored."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,70 @@
+"""What `GET /clawd/v1/status` tells: every figure from the store or the engine, none kept on the side."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from clawd import __version__
+from clawd.judge_note import judge_note
+from clawd.server.services import Services
+from clawd.store.records import Adapter
+
+
+def status(services: Services) -> dict[str, Any]:
+    """One JSON object; `clawd status` prints it."""
+    store = services.store
+    learn = services.settings.learn
+    return {
+        "version": __version__,
+        "ready": services.engine.alive,
+        "model": {
+            "name": services.versions.base_name,
+            "path": str(services.model_path),
+            "embedded": services.model_is_embedded,
+            "fingerprint": services.versions.base_fingerprint,
+            "context_tokens": services.engine.context,
+        },
+        "engine": asdict(services.engine.stats()),
+        "judge": {
+            "kind": services.settings.judge.kind,
+            "note": judge_note(services.settings, services.model_is_embedded),
+        },
+        "learning": {"enabled": learn.enabled, "samples_per_update": learn.samples_per_update},
+        "sessions": {"by_evidence": store.sessions.counts_by_evidence()},
+        "turns": {"main": store.turns.counts(), "side": store.turns.count_side()},
+        "adapters": [_adapter(services, adapter) for adapter in store.people.adapters()],
+        "ignored_fields": dict(services.unknown_fields),
+    }
+
+
+def _adapter(services: Services, adapter: Adapter) -> dict[str, Any]:
+    store = services.store
+    version = services.versions.active(adapter.id)
+    newest = store.updates.newest(adapter.id)
+    return {
+        "name": adapter.name,
+        "active_version": version.number if version else None,
+        "versions": len(store.updates.versions(adapter.id)),
+        "samples": store.signals.counts(adapter.id),
+        "samples_needed": services.settings.learn.samples_per_update,
+        "turns": store.turns.counts(adapter.id),
+        "last_update": {"number": newest.number, "state": newest.state, "reason": newest.reason} if newest else None,
+        "waits_for": _waits_for(services, adapter),
+    }
+
+
+def _waits_for(services: Services, adapter: Adapter) -> str:
+    """The one thing that stands between this adapter and its next version."""
+    learn = services.settings.learn
+    if not learn.enabled:
+        return "learning is switched off (learn.enabled)"
+    if adapter.id in services.versions.unusable:
+        return services.versions.unusable[adapter.id]
+    newest = services.store.updates.newest(adapter.id)
+    if newest is not None and newest.state == "running":
+        return f"update {newest.number} is being trained"
+    if newest is not None and newest.state == "staged":
+        return f"version {newest.number} is being loaded"
+    missing = learn.samples_per_update - services.store.signals.waiting(adapter.id)
+    return f"{missing} more judged turns with a signal" if missing > 0 else "the learner's next look"

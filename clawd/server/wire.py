@@ -1,0 +1,85 @@
+"""The bytes of an answer: chunks, whole completions, log-probabilities, usage, in the OpenAI shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clawd.model.vocab import Vocabulary
+from clawd.server.engine.types import Finished, Token
+
+DONE = b"data: [DONE]\n\n"
+COMMENT = b": reading the prompt\n\n"
+
+
+def sse(event: dict[str, Any]) -> bytes:
+    """One server-sent event."""
+    return b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+def usage(finished: Finished) -> dict[str, Any]:
+    return {
+        "prompt_tokens": finished.prompt_tokens,
+        "completion_tokens": finished.response_tokens,
+        "total_tokens": finished.prompt_tokens + finished.response_tokens,
+        "prompt_tokens_details": {"cached_tokens": finished.cached_tokens},
+    }
+
+
+def logprobs(tokens: Sequence[Token], vocabulary: Vocabulary) -> dict[str, Any]:
+    """The `logprobs` object of a choice: one entry per token, over the full vocabulary at temperature 1."""
+    return {"content": [_entry(token, vocabulary) for token in tokens], "refusal": None}
+
+
+def _entry(token: Token, vocabulary: Vocabulary) -> dict[str, Any]:
+    alternatives = [_named(other.id, other.logprob, vocabulary) for other in token.alternatives]
+    return {**_named(token.id, token.logprob, vocabulary), "top_logprobs": alternatives}
+
+
+def _named(token_id: int, logprob: float, vocabulary: Vocabulary) -> dict[str, Any]:
+    raw = vocabulary.token_bytes(token_id)
+    return {"token": raw.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(raw)}
+
+
+@dataclass(frozen=True)
+class ChatFrame:
+    """What all chunks of one answer share."""
+
+    id: str
+    created: int
+    model: str
+    fingerprint: str
+    include_usage: bool = False
+
+    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        event: dict[str, Any] = {
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+            "choices": choices,
+        }
+        if self.include_usage:
+            event["usage"] = None  # the contract: null in every chunk but the last
+        return sse({**event, **more})
+
+    def delta(self, delta: dict[str, Any], reason: str | None = None, scores: dict[str, Any] | None = None) -> bytes:
+        return self._chunk([{"index": 0, "delta": delta, "logprobs": scores, "finish_reason": reason}])
+
+    def usage(self, finished: Finished) -> bytes:
+        return self._chunk([], usage=usage(finished))
+
+    def whole(self, text: str, finished: Finished, scores: dict[str, Any] | None) -> dict[str, Any]:
+        message = {"role": "assistant", "content": text, "refusal": None}
+        return {
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+            "choices": [{"index": 0, "message": message, "logprobs": scores, "finish_reason": finished.reason}],
+            "usage": usage(finished),
+        }
