@@ -1,0 +1,53 @@
+"""llama.cpp's low-level interface, with its log lines sent to Python's logging (logger `llama.cpp`).
+
+Whoever needs the binding imports it from here, so that no line reaches stderr on its own. Importing this loads the
+shared library into the process; `clawd.model.binding` says beforehand whether that is safe.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import llama_cpp.llama_cpp as llama
+
+logger = logging.getLogger("llama.cpp")
+
+_LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
+_CONTINUED = 5  # belongs to the line before
+
+_captured = threading.local()  # .lines: where this thread's warnings and errors are kept as well
+
+
+@llama.llama_log_callback  # type: ignore[untyped-decorator]
+def _forward(level: int, text: bytes, _user_data: object) -> None:
+    if level == 1 and not logger.isEnabledFor(logging.DEBUG):
+        return  # hundreds of these per graph
+    line = text.decode("utf-8", "replace").strip()
+    if not line or level == _CONTINUED:
+        return
+    severity = _LEVELS.get(level, logging.INFO)
+    # What llama.cpp says about itself at load is detail to a person who reads the daemon's log.
+    logger.log(logging.DEBUG if severity == logging.INFO else severity, "%s", line)
+    if severity >= logging.WARNING and getattr(_captured, "lines", None) is not None:
+        _captured.lines.append(line)
+
+
+@contextmanager
+def complaints() -> Iterator[list[str]]:
+    """Collect what llama.cpp warns of on this thread meanwhile: that names the reason of a refusal."""
+    lines: list[str] = []
+    _captured.lines = lines
+    try:
+        yield lines
+    finally:
+        _captured.lines = None
+
+
+llama.llama_log_set(_forward, ctypes.c_void_p(0))
+llama.llama_backend_init()
+
+__all__ = ["complaints", "llama"]

@@ -1,0 +1,177 @@
+"""The served model: its weights, its context with the key-value cells, and one decoding call.
+
+Not safe for several threads: after loading, only the engine's thread touches the context. Weights are mapped from the
+file, so that processes which serve the same file share them.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from clawd.config import ModelSettings, ServerSettings
+from clawd.errors import EngineStopped, ModelError
+from clawd.model.llama import complaints, llama
+from clawd.model.vocab import Vocabulary, load_model
+from clawd.server.engine.batch import Batch
+from clawd.server.engine.scheduler import Copy, Limits, Remove, Row
+
+logger = logging.getLogger(__name__)
+
+KV_TYPES = {"f16": llama.GGML_TYPE_F16, "q8_0": llama.GGML_TYPE_Q8_0}
+MAX_SEQUENCES = 256  # llama.cpp's own bound
+
+
+@dataclass(frozen=True)
+class ContextShape:
+    """What the context is made for."""
+
+    context: int  # longest conversation, tokens
+    cells: int
+    sequences: int
+    rows: int  # tokens per step
+    outputs: int  # rows with logits per step
+    kv_type: str
+    threads: int
+
+
+class LoadedModel:
+    """Weights and context. `close` frees both; use it as long as no engine thread runs on it."""
+
+    def __init__(self, path: Path, shape: ContextShape, *, gpu_layers: int, use_extra_bufts: bool) -> None:
+        self.path = path
+        self._model = load_model(path, use_extra_bufts=use_extra_bufts, gpu_layers=gpu_layers)
+        try:
+            self.vocabulary = Vocabulary(self._model, path)
+            self.shape, self._context = _create_context(self._model, shape, self.vocabulary)
+        except BaseException:
+            llama.llama_model_free(self._model)
+            raise
+        self._memory = llama.llama_get_memory(self._context)
+        self._batch = Batch(self.shape.rows)
+        self.can_trim = self._probe_trimming()
+
+    @classmethod
+    def load(
+        cls, path: Path, settings: ModelSettings, server: ServerSettings, *, use_extra_bufts: bool = True
+    ) -> LoadedModel:
+        """Load `path` as the settings say. `use_extra_bufts` comes from the binding's probe.
+
+        Raises:
+            ModelError: the file can't be served; nothing stays loaded.
+        """
+        shape = ContextShape(
+            context=settings.context or 0,
+            cells=settings.kv_cells or 0,
+            sequences=min(server.max_running + server.remembered, MAX_SEQUENCES),
+            rows=max(server.prompt_chunk, server.prompt_chunk_shared) + server.max_running,
+            outputs=server.max_running,
+            kv_type=settings.kv_type,
+            threads=settings.threads or psutil.cpu_count(logical=False) or 1,
+        )
+        return cls(path, shape, gpu_layers=settings.gpu_layers, use_extra_bufts=use_extra_bufts)
+
+    @property
+    def handle(self) -> int:
+        """llama.cpp's pointer to the model."""
+        return self._model
+
+    @property
+    def context_handle(self) -> int:
+        """llama.cpp's pointer to the context."""
+        return self._context
+
+    def limits(self, server: ServerSettings) -> Limits:
+        """What the scheduler may plan with on this model."""
+        return Limits(
+            cells=self.shape.cells,
+            sequences=self.shape.sequences,
+            max_running=server.max_running,
+            remembered=min(server.remembered, self.shape.sequences - server.max_running),
+            prompt_chunk=server.prompt_chunk,
+            prompt_chunk_shared=server.prompt_chunk_shared,
+            adapter_slice=server.adapter_slice,
+            can_trim=self.can_trim,
+        )
+
+    def apply(self, operations: tuple[Remove | Copy, ...]) -> None:
+        """Carry out the cache operations of a plan, in order."""
+        for operation in operations:
+            if isinstance(operation, Copy):
+                length = operation.length if self.can_trim else -1
+                llama.llama_memory_seq_cp(self._memory, operation.source, operation.target, 0, length)
+            elif not llama.llama_memory_seq_rm(self._memory, operation.sequence, operation.start, -1):
+                raise EngineStopped(f"The model's memory refuses to drop positions from {operation.start} on.")
+
+    def decode(self, rows: tuple[Row, ...]) -> list[tuple[Row, NDArray[np.float32]]]:
+        """Compute `rows`; returns those that sample with their logits (V,), valid until the next call.
+
+        Raises:
+            EngineStopped: llama.cpp failed; the state of the cells is unknown.
+        """
+        samples = self._batch.fill(rows)
+        with complaints() as reasons:
+            status = llama.llama_decode(self._context, self._batch.native)
+        if status != 0:
+            raise EngineStopped(f"llama.cpp failed to decode (status {status}: {'; '.join(reasons) or 'no reason'}).")
+        return [(row, self._logits(index)) for row, index in samples]
+
+    def close(self) -> None:
+        self._batch.close()
+        llama.llama_free(self._context)
+        self.vocabulary.close()
+        llama.llama_model_free(self._model)
+
+    def _logits(self, index: int) -> NDArray[np.float32]:
+        pointer = llama.llama_get_logits_ith(self._context, index)
+        if not pointer:
+            raise EngineStopped(f"llama.cpp has no logits for row {index}.")
+        return np.ctypeslib.as_array(pointer, (self.vocabulary.size,))
+
+    def _probe_trimming(self) -> bool:
+        """Whether the memory can drop the end of a sequence; recurrent ones can't. No flag says it for all: tried."""
+        tokens = np.zeros(2, np.int32)
+        self.decode((Row("", 0, tokens, 0, samples=False),))
+        can_trim = bool(llama.llama_memory_seq_rm(self._memory, 0, 1, -1))
+        llama.llama_memory_clear(self._memory, True)
+        return can_trim
+
+
+def _create_context(model: int, shape: ContextShape, vocabulary: Vocabulary) -> tuple[ContextShape, int]:
+    """The context and its true shape: context and cells filled in and rounded as llama.cpp does."""
+    trained = vocabulary.info.trained_context
+    context = shape.context or trained or 4096
+    cells = shape.cells or context
+    params = llama.llama_context_default_params()
+    params.n_ctx = cells
+    params.n_batch = params.n_ubatch = shape.rows
+    params.n_seq_max = shape.sequences
+    params.n_outputs_max = max(shape.outputs, shape.sequences)
+    params.n_threads = params.n_threads_batch = shape.threads
+    params.kv_unified = True
+    params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_AUTO
+    params.type_k = params.type_v = KV_TYPES[shape.kv_type]
+    with complaints() as reasons:
+        handle = llama.llama_init_from_model(model, params)
+    if not handle:
+        reason = "; ".join(reasons) or "llama.cpp gives no reason"
+        raise ModelError(
+            f"No context of {cells} cells can be made for {vocabulary.info.path} ({reason}). "
+            "Lower model.kv_cells or model.context, or set model.kv_type to q8_0."
+        )
+    cells = llama.llama_n_ctx(handle)
+    filled = ContextShape(
+        context=min(context, cells),
+        cells=cells,
+        sequences=shape.sequences,
+        rows=shape.rows,
+        outputs=shape.outputs,
+        kv_type=shape.kv_type,
+        threads=shape.threads,
+    )
+    return filled, int(handle)

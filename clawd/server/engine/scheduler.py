@@ -1,0 +1,401 @@
+"""Decides what each step of the engine does. Plain records in, a plan out: no model, no clock, no I/O.
+
+Guarantees
+* A step runs one adapter version; a sequence stays with its version for life, and shares cells only within it.
+* Interactive requests go before background ones, which keep their cells while they wait if there is room.
+* Within a priority the oldest request always gets on: younger ones give up their cells for it and are read again.
+* The plan never takes more cells than there are. A request that fits the context alone is never refused.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from clawd.server.engine.cells import CellLedger
+from clawd.server.engine.remembered import PromptCache, Remembered, TokenBuffer, Tokens, common_prefix
+from clawd.server.engine.types import Priority
+
+ROWS_PER_STEP = 8  # a step with more rows, reading a prompt, counts as several steps of its version's slice
+HEADROOM = 16  # cells left to each running sequence before another one is begun: beginning it to stop it costs most
+
+
+@dataclass(frozen=True)
+class Limits:
+    cells: int
+    sequences: int  # that the key-value cache can tell apart: running and remembered ones
+    max_running: int
+    remembered: int
+    prompt_chunk: int
+    prompt_chunk_shared: int
+    adapter_slice: int
+    can_trim: bool = True  # the model's memory can drop the end of a sequence or share its beginning
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Drop the positions of `sequence` from `start` on."""
+
+    sequence: int
+    start: int
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Let the empty sequence `target` share the first `length` positions of `source`."""
+
+    source: int
+    target: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tokens of one request for this step, at positions `start`, `start` + 1, …"""
+
+    request: str
+    sequence: int
+    tokens: Tokens  # not empty
+    start: int
+    samples: bool  # logits are needed at the last token
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    operations: tuple[Remove | Copy, ...]  # in this order, before the rows
+    version: str | None
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    token: int
+    ended: bool
+
+
+@dataclass(eq=False)
+class _Sequence:
+    request: str
+    order: int  # of arrival
+    tokens: TokenBuffer  # prompt, then what was sampled
+    prompt_length: int
+    version: str | None
+    priority: Priority
+    read_only: bool  # nothing is sampled
+    slot: int = -1
+    length: int = 0  # tokens whose cells are computed
+    cached_tokens: int | None = None  # of the prompt, found remembered when it was begun; none: not begun
+
+    @property
+    def pending(self) -> int:
+        return len(self.tokens) - self.length
+
+    def __lt__(self, other: _Sequence) -> bool:
+        return self.order < other.order
+
+
+class Scheduler:
+    """See the module. The caller runs each plan to its end and calls `complete` before it asks for the next."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.ledger = CellLedger(limits.cells)
+        self.cache = PromptCache(limits.remembered, can_trim=limits.can_trim)
+        self._waiting: list[_Sequence] = []  # by arrival
+        self._active: list[_Sequence] = []  # by arrival; these have a slot
+        self._all: dict[str, _Sequence] = {}
+        self._slots = list(range(limits.sequences - 1, -1, -1))
+        self._operations: list[Remove | Copy] = []
+        self._arrivals = 0
+        self._closed: set[str | None] = set()
+        self._group: str | None = None
+        self._spent = 0
+        self._last_turn: dict[str | None, int] = {}
+        self._turn = 0
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def add(
+        self, request: str, tokens: Sequence[int], version: str | None, priority: Priority, *, read_only: bool = False
+    ) -> None:
+        """Queue a request. `read_only`: its prompt is read and remembered, nothing is sampled."""
+        if not 0 < len(tokens) <= self.limits.cells:
+            raise ValueError(f"{len(tokens)} tokens don't fit {self.limits.cells} cells")
+        self._closed.discard(version)
+        self._arrivals += 1
+        buffer = TokenBuffer(tokens)
+        sequence = _Sequence(request, self._arrivals, buffer, len(tokens), version, priority, read_only)
+        self._all[request] = sequence
+        self._waiting.append(sequence)
+
+    def cancel(self, request: str) -> bool:
+        """Forget a request, remembering what was computed for it; whether it was still there."""
+        sequence = self._all.get(request)
+        if sequence is None:
+            return False
+        self._end(sequence)
+        return True
+
+    def forget_version(self, version: str | None) -> None:
+        """Nobody will ask for this version again: its remembered sequences go now, its running ones when they end."""
+        if any(sequence.version == version for sequence in self._all.values()):
+            self._closed.add(version)
+        for entry in self.cache.pop_version(version):
+            self._release(entry.slot)
+
+    def cached_tokens(self, request: str) -> int:
+        """Prompt tokens that needn't be read for it; 0 as long as it waits."""
+        return self._all[request].cached_tokens or 0
+
+    def prefixes(self, version: str | None) -> list[Tokens]:
+        """All token sequences that are held under `version`, running ones first, then by last use."""
+        running = [s.tokens.array.copy() for s in self._active if s.version == version]
+        remembered = sorted((e for e in self.cache if e.version == version), key=lambda e: -e.used)
+        return running + [entry.tokens for entry in remembered]
+
+    def cells_not_running(self) -> int:
+        """Cells that are free or could be: all but those of running sequences."""
+        return self.limits.cells - self.ledger.distinct((s.slot, self.limits.cells) for s in self._active)
+
+    def counts(self) -> tuple[int, int, int]:
+        """(running, waiting, paused); paused are background requests that stand back for people."""
+        urgent = self._urgent()
+        paused = sum(s.priority > urgent for s in self._all.values())
+        running = sum(s.priority == urgent for s in self._active)
+        waiting = sum(s.priority == urgent for s in self._waiting)
+        return running, waiting, paused
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> StepPlan | None:
+        """The next step; none if there is nothing to do."""
+        urgent = self._urgent()
+        active = [s for s in self._active if s.priority == urgent]
+        startable = self._startable(urgent, len(active))
+        for group in self._turns(active, startable):
+            rows = self._rows(group, active, startable)
+            if rows:
+                self._take_turn(group, rows)
+                operations, self._operations = tuple(self._operations), []
+                return StepPlan(operations, group, tuple(rows))
+        return None
+
+    def complete(self, plan: StepPlan, sampled: Mapping[str, Sampled]) -> list[str]:
+        """Tell the results of a plan: one `Sampled` for each row that samples.
+
+        Returns the read-only requests that are done.
+        """
+        done = []
+        for row in plan.rows:
+            sequence = self._all[row.request]
+            sequence.length = row.start + len(row.tokens)
+            if row.samples:
+                outcome = sampled[row.request]
+                sequence.tokens.append(outcome.token)
+                if outcome.ended:
+                    self._end(sequence)
+            elif sequence.pending == 0:
+                self._end(sequence)
+                done.append(row.request)
+        return done
+
+    # -- whose turn it is --------------------------------------------------------------------------------------------
+
+    def _urgent(self) -> Priority:
+        interactive = any(s.priority == Priority.INTERACTIVE for s in self._all.values())
+        return Priority.INTERACTIVE if interactive else Priority.BACKGROUND
+
+    def _startable(self, urgent: Priority, active: int) -> list[_Sequence]:
+        """The waiting requests that may begin, in order of arrival."""
+        waiting = (s for s in self._waiting if s.priority == urgent)
+        return [s for s, _ in zip(waiting, range(self.limits.max_running - active), strict=False)]
+
+    def _turns(self, active: list[_Sequence], startable: list[_Sequence]) -> list[str | None]:
+        """Versions with work, in the order in which to try them: the current one while its slice lasts, then round."""
+        versions = {s.version for s in active} | {s.version for s in startable}
+        order = sorted(versions, key=lambda v: self._last_turn.get(v, 0))
+        if self._group in versions and self._spent < self.limits.adapter_slice:
+            order.remove(self._group)
+            order.insert(0, self._group)
+        return order
+
+    def _take_turn(self, group: str | None, rows: list[Row]) -> None:
+        count = sum(len(row.tokens) for row in rows)
+        if group != self._group or self._spent >= self.limits.adapter_slice:
+            self._spent = 0
+            self._turn += 1
+            # Versions come and go for ever: keep the turns of those that still have requests.
+            alive = {s.version for s in self._all.values()}
+            self._last_turn = {v: t for v, t in self._last_turn.items() if v in alive}
+            self._last_turn[group] = self._turn
+        self._group = group
+        self._spent += max(1, count // ROWS_PER_STEP)
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _rows(self, group: str | None, active: list[_Sequence], startable: list[_Sequence]) -> list[Row]:
+        """Oldest first, so that whoever must give up cells for a row isn't in this plan yet."""
+        rows: list[Row] = []
+        budget = self._chunk(active)
+        reading: list[_Sequence] = []
+        for sequence in active:
+            if sequence.version != group or sequence.slot < 0:  # another one's turn, or it gave up its cells just now
+                continue
+            wanted = 1 if sequence.pending == 1 else min(sequence.pending, budget)
+            count = self._make_room(sequence, wanted)
+            if count:
+                rows.append(self._row(sequence, count))
+                if sequence.pending > 1:
+                    budget -= count
+                    reading.append(sequence)
+        reserved = 0  # for older requests that couldn't begin: younger ones don't slip past them
+        for sequence in startable:
+            may_start = sequence.version == group and budget > 0 and not self._better_later(sequence, reading)
+            if may_start and self._start(sequence, reserved):
+                count = self._make_room(sequence, min(sequence.pending, budget))
+                rows.append(self._row(sequence, count))
+                budget -= count
+                reading.append(sequence)
+            else:
+                reserved += len(sequence.tokens)
+        return rows
+
+    def _chunk(self, active: list[_Sequence]) -> int:
+        """Prompt tokens for this step. Small ones for background prompts too: a person who comes waits for one step."""
+        decoding = any(s.pending == 1 for s in active)
+        background = self._urgent() == Priority.BACKGROUND
+        return self.limits.prompt_chunk_shared if decoding or background else self.limits.prompt_chunk
+
+    def _row(self, sequence: _Sequence, count: int) -> Row:
+        start = sequence.length
+        self.ledger.extend(sequence.slot, count)
+        samples = count == sequence.pending and not sequence.read_only
+        return Row(sequence.request, sequence.slot, sequence.tokens.array[start : start + count], start, samples)
+
+    def _make_room(self, sequence: _Sequence, wanted: int) -> int:
+        """Free up to `wanted` cells at the cost of remembered and then younger sequences; how many it may take."""
+        while self.ledger.free < wanted:
+            if len(self.cache):
+                self._release(self.cache.pop_oldest().slot)
+                continue
+            victim = self._youngest_below(sequence)
+            if victim is None:
+                break
+            self._preempt(victim)
+        return min(wanted, self.ledger.free)
+
+    def _youngest_below(self, sequence: _Sequence) -> _Sequence | None:
+        """Who gives up its cells for `sequence`: the youngest background sequence, then the youngest younger one."""
+        below = [s for s in self._active if (s.priority, s.order) > (sequence.priority, sequence.order)]
+        return max(below, key=lambda s: (s.priority, s.order), default=None)
+
+    def _preempt(self, victim: _Sequence) -> None:
+        """Back to the queue with its tokens, to be read again."""
+        self._active.remove(victim)
+        self._release(victim.slot)
+        victim.slot, victim.length = -1, 0
+        insort(self._waiting, victim)
+
+    # -- beginning and ending ----------------------------------------------------------------------------------------
+
+    def _better_later(self, sequence: _Sequence, reading: Iterable[_Sequence]) -> bool:
+        """Whether a prompt that is being read in this step shares more with it than what is computed already."""
+        if not self.limits.can_trim:
+            return False
+        tokens = sequence.tokens.array
+        _, now = self._source(sequence.version, tokens)
+        return any(
+            common_prefix(other.tokens.array[: other.prompt_length], tokens) > max(now, other.length)
+            for other in reading
+        )
+
+    def _source(self, version: str | None, tokens: Tokens) -> tuple[Remembered | _Sequence | None, int]:
+        """(where the longest common prefix lies, its length); at least the last token is read again."""
+        source: Remembered | _Sequence | None
+        source, length = self.cache.best(version, tokens)
+        if self.limits.can_trim:
+            for other in self._active:
+                if other.version == version:
+                    common = common_prefix(other.tokens.array[: other.length], tokens)
+                    if common > length:
+                        source, length = other, common
+        length = min(length, len(tokens) - 1)
+        return (source, length) if length else (None, 0)
+
+    def _start(self, sequence: _Sequence, reserved: int) -> bool:
+        """Give it a slot and what is remembered of its prefix, if its remaining tokens will have room."""
+        while True:
+            source, shared = self._source(sequence.version, sequence.tokens.array)
+            if self._has_room(sequence, source, shared, reserved):
+                break
+            paused = [s for s in self._active if s.priority > sequence.priority]
+            if not paused:
+                return False
+            self._preempt(paused[-1])
+        if isinstance(source, Remembered) and self._taken_over(source, shared):
+            self.cache.remove(source)
+            sequence.slot = source.slot
+            self._cut(source.slot, shared)
+        else:
+            sequence.slot = self._free_slot(source)
+            if source is not None:
+                self.ledger.share(source.slot, sequence.slot, shared)
+                self._operations.append(Copy(source.slot, sequence.slot, shared))
+        sequence.length = shared
+        if sequence.cached_tokens is None:
+            sequence.cached_tokens = shared
+        self._waiting.remove(sequence)
+        insort(self._active, sequence)
+        return True
+
+    def _has_room(self, sequence: _Sequence, source: Remembered | _Sequence | None, shared: int, reserved: int) -> bool:
+        """Whether it fits beside all that run, at the cost of everything that is remembered."""
+        if not self._slots and not len(self.cache):
+            return False
+        needed = len(sequence.tokens) - shared + reserved + HEADROOM * len(self._active)
+        if self.ledger.free >= needed:
+            return True
+        pinned = [(s.slot, self.limits.cells) for s in self._active]
+        if source is not None:
+            pinned.append((source.slot, shared))
+        return self.limits.cells - self.ledger.distinct(pinned) >= needed
+
+    def _taken_over(self, source: Remembered, shared: int) -> bool:
+        """A remembered sequence is continued, not copied, if all of it is used, or if there is no slot for a copy."""
+        return shared >= len(source.tokens) - 1 or (not self._slots and len(self.cache) == 1)
+
+    def _free_slot(self, source: Remembered | _Sequence | None) -> int:
+        spare = source if isinstance(source, Remembered) else None
+        if spare is not None:
+            self.cache.touch(spare)
+        if not self._slots:
+            self._release(self.cache.pop_oldest(spare).slot)
+        return self._slots.pop()
+
+    def _end(self, sequence: _Sequence) -> None:
+        """It leaves; its computed cells are remembered, unless its version is."""
+        del self._all[sequence.request]
+        if sequence.slot < 0:
+            self._waiting.remove(sequence)
+            return
+        self._active.remove(sequence)
+        if sequence.version in self._closed:
+            self._release(sequence.slot)
+            if all(other.version != sequence.version for other in self._all.values()):
+                self._closed.discard(sequence.version)
+            return
+        # What people will come back to, and what was read for them beforehand, outlasts the judge's one-off prompts.
+        keep = int(sequence.priority == Priority.INTERACTIVE or sequence.read_only)
+        tokens = sequence.tokens.array[: sequence.length].copy()
+        for entry in self.cache.add(sequence.slot, sequence.version, tokens, keep=keep):
+            self._release(entry.slot)
+
+    def _release(self, slot: int) -> None:
+        self._cut(slot, 0)
+        self._slots.append(slot)
+
+    def _cut(self, slot: int, length: int) -> None:
+        if self.ledger.length(slot) > length:
+            self.ledger.truncate(slot, length)
+            self._operations.append(Remove(slot, length))
