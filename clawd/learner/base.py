@@ -1,0 +1,94 @@
+"""The trainer's base: the served GGUF's own weights, dense.
+
+Guarantees that what is trained on is what is served, up to the rounding of `dtype`. The dense form is kept in the cache
+folder under the base's fingerprint, because dequantising takes many times longer than reading; it appears whole by
+rename, and a damaged one is noticed by its hash and made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Literal, cast
+
+import torch
+from transformers import AutoModelForCausalLM, GgufConfig, PreTrainedModel
+
+from clawd.errors import ModelError
+
+log = logging.getLogger(__name__)
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+SEAL = "seal.json"  # the hashes of both
+NATIVE_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as the kernel calls them on x86-64 and ARM
+
+
+def training_dtype(setting: Literal["auto", "bfloat16", "float32"]) -> torch.dtype:
+    """`auto`: bfloat16 where the processor multiplies it natively; elsewhere it is emulated and slower than float32."""
+    if setting != "auto":
+        return torch.bfloat16 if setting == "bfloat16" else torch.float32
+    return torch.bfloat16 if NATIVE_BFLOAT16 & _processor_flags() else torch.float32
+
+
+def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The dense base, frozen, in `dtype`; from the cache if it is there and whole.
+
+    Raises:
+        ModelError: the file can't be read, or is of an architecture that transformers can't load from GGUF.
+    """
+    folder = cache / f"dense-{fingerprint[:32]}-{str(dtype).removeprefix('torch.')}"
+    if not _is_whole(folder):
+        _build(gguf, folder, dtype)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True)
+    model.requires_grad_(False)
+    model.eval()
+    return cast(PreTrainedModel, model)
+
+
+def _is_whole(folder: Path) -> bool:
+    if not folder.exists():
+        return False
+    try:
+        seal = json.loads((folder / SEAL).read_text())
+        whole = {name: _sha256(folder / name) for name in seal} == seal and WEIGHTS in seal
+    except (OSError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        log.warning("the dense base in %s is damaged; it is made again", folder)
+    return whole
+
+
+def _build(gguf: Path, folder: Path, dtype: torch.dtype) -> None:
+    try:
+        # Without `dequantize` the weights stay packed and every multiplication unpacks them again.
+        model = AutoModelForCausalLM.from_pretrained(
+            gguf.parent, gguf_file=gguf.name, quantization_config=GgufConfig(dequantize=True), local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(f"{gguf} can't be loaded for training: {error}") from error
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(aside, ignore_errors=True)
+    model.to(dtype).save_pretrained(aside, max_shard_size="1000GB")
+    seal = {name: _sha256(aside / name) for name in (WEIGHTS, CONFIG)}
+    (aside / SEAL).write_text(json.dumps(seal))
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _processor_flags() -> set[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return set()
+    return {flag for line in lines if line.startswith(("flags", "Features")) for flag in line.split(":", 1)[1].split()}

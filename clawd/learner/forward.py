@@ -1,0 +1,136 @@
+"""Log-probabilities of response tokens under a policy: padding, micro-batches, and the output head.
+
+Guarantees that logits exist only at response positions, a chunk at a time, and that scoring and training read the same
+numbers from the same micro-batch. Axes: B sequences, L padded length, T response tokens, N response tokens of all
+sequences, H hidden, J asked ids, K support, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clawd.learner.policy import Policy
+
+CHUNK_LOGITS = 1 << 25  # float32 logits held at a time: 128 MiB
+
+
+@dataclass(frozen=True)
+class TokenSequence:
+    """A prompt (at least one id) and the response (at least one id) that is read after it."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+
+    @property
+    def length(self) -> int:
+        """Tokens that must be fed: the last one predicts nothing."""
+        return len(self.prompt_ids) + len(self.response_ids) - 1
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Sequences of one forward pass, padded on the right."""
+
+    input_ids: Tensor  # (B, L) int64
+    response_ids: Tensor  # (B, T) int64, 0 where padded
+    tokens: Tensor  # (B, T) bool
+    positions: Tensor  # (B, T) int64: where in L the token is predicted, 0 where padded
+
+
+def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices, longest first, in groups whose padded size stays within `budget`; a longer one goes alone."""
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    groups: list[list[int]] = []
+    for index in order:
+        longest = lengths[groups[-1][0]] if groups else 0
+        if groups and longest * (len(groups[-1]) + 1) <= budget:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return groups
+
+
+def pad(sequences: Sequence[TokenSequence]) -> Padded:
+    batch = len(sequences)
+    longest = max(sequence.length for sequence in sequences)
+    longest_response = max(len(sequence.response_ids) for sequence in sequences)
+    input_ids = torch.zeros(batch, longest, dtype=torch.int64)
+    response_ids = torch.zeros(batch, longest_response, dtype=torch.int64)
+    tokens = torch.zeros(batch, longest_response, dtype=torch.bool)
+    positions = torch.zeros(batch, longest_response, dtype=torch.int64)
+    for row, sequence in enumerate(sequences):
+        count, start = len(sequence.response_ids), len(sequence.prompt_ids) - 1
+        input_ids[row, : sequence.length] = torch.tensor((sequence.prompt_ids + sequence.response_ids)[:-1])
+        response_ids[row, :count] = torch.tensor(sequence.response_ids)
+        tokens[row, :count] = True
+        positions[row, :count] = torch.arange(start, start + count)
+    return Padded(input_ids, response_ids, tokens, positions)
+
+
+def response_hidden(policy: Policy, batch: Padded) -> Tensor:
+    """(N, H) float32: the hidden states that predict the response tokens, sequence by sequence."""
+    hidden = policy.hidden(batch.input_ids)
+    rows, columns = batch.tokens.nonzero(as_tuple=True)
+    return hidden[rows, batch.positions[rows, columns]].float()
+
+
+def unpack(values: Tensor, tokens: Tensor) -> Tensor:
+    """(N, ...) → (B, T, ...), 0 where padded; differentiable."""
+    padded = values.new_zeros(*tokens.shape, *values.shape[1:])
+    return padded.index_put(tokens.nonzero(as_tuple=True), values)
+
+
+def picked_logprobs(hidden: Tensor, head: Tensor, ids: Tensor) -> Tensor:
+    """(N, J): full-vocabulary log-probabilities of `ids` (N, J); differentiable in `hidden` (N, H) alone."""
+    picked: Tensor = _Picked.apply(hidden, head, ids)  # type: ignore[no-untyped-call]
+    return picked
+
+
+@torch.no_grad()
+def top_logprobs(hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities of the asked ids (N, J), and the k most likely ids (N, K) with theirs (N, K)."""
+    parts = []
+    for rows in _chunks(hidden, head):
+        logits = hidden[rows] @ head.T
+        norm = logits.logsumexp(dim=-1, keepdim=True)
+        top = logits.topk(k, dim=-1)
+        parts.append((logits.gather(1, ids[rows]) - norm, top.indices, top.values - norm))
+    picked, top_ids, top_values = (torch.cat(column) for column in zip(*parts, strict=True))
+    return picked, top_ids, top_values
+
+
+class _Picked(torch.autograd.Function):
+    """log softmax(h Wᵀ)[ids] with W frozen.
+
+    ∂/∂h Σ_j g_j ℓ_j = Σ_j g_j W[id_j] - (Σ_j g_j) E_p[W]. The expectation doesn't depend on g, so it is taken while
+    the logits exist: neither they nor a softmax over the vocabulary are kept for backward or made again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, ids: Tensor) -> Tensor:
+        picked, expected = [], []
+        for rows in _chunks(hidden, head):
+            logits = hidden[rows] @ head.T
+            norm = logits.logsumexp(dim=-1, keepdim=True)
+            picked.append(logits.gather(1, ids[rows]) - norm)
+            if ctx.needs_input_grad[0]:
+                expected.append(logits.sub_(norm).exp_() @ head)
+        if expected:
+            ctx.save_for_backward(torch.cat(expected), head, ids)
+        return torch.cat(picked)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        expected, head, ids = ctx.saved_tensors
+        chosen = torch.einsum("nj,njh->nh", grad, head[ids])
+        return chosen - grad.sum(dim=1, keepdim=True) * expected, None, None
+
+
+def _chunks(hidden: Tensor, head: Tensor) -> list[slice]:
+    size = max(1, CHUNK_LOGITS // head.shape[0])
+    return [slice(start, start + size) for start in range(0, hidden.shape[0], size)]

@@ -1,0 +1,41 @@
+"""AdamW and its state on disk: each version keeps the moments that the next update goes on from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from clawd.config import LearnSettings
+from clawd.errors import UpdateFailed
+from clawd.learner.job import OPTIMIZER_FILE
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+STEP = "step"
+
+
+def make_optimizer(parameters: dict[str, nn.Parameter], settings: LearnSettings) -> torch.optim.AdamW:
+    return torch.optim.AdamW(parameters.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+
+def save_optimizer(optimizer: torch.optim.AdamW, parameters: dict[str, nn.Parameter], folder: Path) -> None:
+    """Write moments and step count, keyed `<moment>.<parameter>`."""
+    tensors = {f"{moment}.{name}": optimizer.state[p][moment] for name, p in parameters.items() for moment in MOMENTS}
+    tensors[STEP] = optimizer.state[next(iter(parameters.values()))][STEP]
+    save_file(tensors, folder / OPTIMIZER_FILE)
+
+
+def load_optimizer(optimizer: torch.optim.AdamW, parameters: dict[str, nn.Parameter], folder: Path) -> None:
+    """Raises: UpdateFailed: the file in `folder` is missing or damaged, or belongs to other parameters."""
+    try:
+        tensors = load_file(folder / OPTIMIZER_FILE)
+        for name, parameter in parameters.items():
+            moments = {moment: tensors[f"{moment}.{name}"] for moment in MOMENTS}
+            if any(value.shape != parameter.shape for value in moments.values()):
+                raise UpdateFailed(f"The optimizer state in {folder} has another shape for {name}.")
+            optimizer.state[parameter] = {STEP: tensors[STEP].clone(), **moments}
+    except (OSError, SafetensorError, KeyError) as error:
+        raise UpdateFailed(f"The optimizer state in {folder} can't be read: {error}") from error

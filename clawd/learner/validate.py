@@ -1,0 +1,93 @@
+"""The checks that a new adapter must pass before its folder appears: whole, agreeing with the trainer, with effect."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clawd.config import LearnSettings
+from clawd.errors import UpdateFailed, UpdateRefused
+from clawd.learner.job import Sample
+from clawd.learner.policy import Policy
+from clawd.model.lora import LoraBase, check_adapter_file
+
+WINDOWS = 3  # samples that are compared
+WINDOW_TOKENS = 96  # of each, the last ones
+LAST = 32  # positions of each whose distributions are compared
+PROBE_TIMEOUT_S = 300.0
+
+
+def validate(
+    adapter: Path, base_file: Path, base: LoraBase, policy: Policy, samples: Sequence[Sample], settings: LearnSettings
+) -> dict[str, float]:
+    """The agreement and effect of the written adapter file, as metrics.
+
+    Raises:
+        AdapterRejected: the file isn't whole.
+        UpdateRefused: llama.cpp's distributions differ too much from the trainer's, or not at all from the base's.
+        UpdateFailed: llama.cpp could not be asked.
+    """
+    check_adapter_file(adapter, base)
+    windows = pick_windows(samples)
+    last = min(LAST, *(len(window) for window in windows))
+    trainer = {"on": _distributions(policy, windows, last)}
+    with policy.adapter_off():
+        trainer["off"] = _distributions(policy, windows, last)
+    with tempfile.TemporaryDirectory(dir=adapter.parent, prefix=".question-") as folder:
+        question = Path(folder) / "question.npz"
+        numbered = {f"window_{number}": np.array(window) for number, window in enumerate(windows)}
+        counts = {"windows": len(windows), "last": last, "threads": torch.get_num_threads()}
+        np.savez(question, **numbered, **trainer, **counts)  # type: ignore[arg-type]  # numpy types **kwds as one bool
+        answer = ask_llama(question, base_file, adapter)
+    judge_answer(answer, settings)
+    return {f"validate/{name}": value for name, value in answer.items()}
+
+
+def pick_windows(samples: Sequence[Sample]) -> list[list[int]]:
+    """The ends of a few samples, spread over the batch: a window's cost doesn't grow with the conversation."""
+    step = max(1, len(samples) // WINDOWS)
+    chosen = samples[::step][:WINDOWS]
+    return [(sample.prompt_ids + sample.response_ids)[-WINDOW_TOKENS:] for sample in chosen]
+
+
+@torch.no_grad()
+def _distributions(policy: Policy, windows: Sequence[list[int]], last: int) -> NDArray[np.float32]:
+    rows = [policy.hidden(torch.tensor([window]))[0, -last:].float() for window in windows]
+    logprobs: NDArray[np.float32] = torch.log_softmax(torch.cat(rows) @ policy.head.T, dim=-1).numpy()
+    return logprobs
+
+
+def ask_llama(question: Path, base_file: Path, adapter: Path) -> dict[str, float]:
+    """Run `clawd.learner.served` on the question. Raises: UpdateFailed: it crashed, hung or refused."""
+    command = [sys.executable, "-m", "clawd.learner.served", str(question), str(base_file), str(adapter)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True)
+        answer: dict[str, float] = json.loads(done.stdout)
+    except subprocess.CalledProcessError as error:
+        last_line = (error.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UpdateFailed(f"llama.cpp could not run the adapter (status {error.returncode}): {last_line}") from error
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise UpdateFailed(f"llama.cpp could not run the adapter: {error}") from error
+    return answer
+
+
+def judge_answer(answer: dict[str, float], settings: LearnSettings) -> None:
+    """Raises: UpdateRefused: a figure is over or under its limit; NaN never passes."""
+    if not answer["mismatch_kl"] <= settings.max_mismatch_kl:
+        raise UpdateRefused(
+            f"The served adapter differs from the trained one: KL {answer['mismatch_kl']:.4f} nats per token, "
+            f"more than learn.max_mismatch_kl = {settings.max_mismatch_kl}."
+        )
+    if not answer["effect_kl"] >= settings.min_effect_kl:
+        raise UpdateRefused(
+            f"The adapter is without effect: KL to the base {answer['effect_kl']:.2e} nats per token, "
+            f"less than learn.min_effect_kl = {settings.min_effect_kl}."
+        )
