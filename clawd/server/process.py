@@ -24,6 +24,7 @@ from clawd.model.prompt import PromptRenderer
 from clawd.paths import DataFolder
 from clawd.server.app import create_app
 from clawd.server.engine.engine import Engine
+from clawd.server.engine.model import LoadedModel
 from clawd.server.services import Services
 from clawd.server.versions import Swapper, Versions
 from clawd.store import Store
@@ -43,17 +44,18 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
     digest = fingerprint(model, folder.cache)
     with Store(folder.database) as store:
         store.turns.discard_interrupted()
-        engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts)
+        loaded = LoadedModel.load(model, settings.model, settings.server, use_extra_bufts=report.use_extra_bufts)
+        engine = Engine(loaded, settings.server)
         engine.start()
         try:
-            versions = Versions(store, settings.model.name or engine.model_info.name, digest)
+            versions = Versions(store, settings.model.name or loaded.vocabulary.info.name, digest)
             services = Services(
                 settings=settings,
                 folder=folder,
                 store=store,
                 engine=engine,
-                vocabulary=engine.vocabulary,
-                renderer=PromptRenderer.of(engine.vocabulary),
+                vocabulary=loaded.vocabulary,
+                renderer=PromptRenderer.of(loaded.vocabulary),
                 versions=versions,
                 model_path=model,
                 model_is_embedded=settings.model.path is None,
@@ -66,6 +68,7 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 swapper.stop()
         finally:
             engine.stop(0.0)
+            loaded.close()
 
 
 class QuietServer(uvicorn.Server):

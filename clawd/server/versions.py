@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 WARM_FROM_TOKENS = 256
 """Shorter prompts are read again on demand: that takes less time than a person notices."""
+WARM_LIMIT_S = 120.0
+"""Warming stands back for people. If they never pause, the version takes over without the rest after this time."""
 ADAPTER_FILE = "adapter.gguf"
 
 
@@ -170,7 +173,7 @@ class Swapper:
         self._engine.load(version).result()
         loaded = time.monotonic()
         before = self._versions.active(staged.adapter_id)
-        warmed = self._engine.warm(version, before, WARM_FROM_TOKENS).result()
+        warmed = self._warm(version, before)
         self._store.updates.activate(staged.id)
         self._versions.flip(version)
         if before is not None:
@@ -185,3 +188,13 @@ class Swapper:
             published_to_served_s=round(time.time() - staged.staged_at, 4),
         )
         log.info("adapter %s: version %d answers now", staged.adapter_id, staged.number)
+
+    def _warm(self, version: AdapterVersion, before: AdapterVersion | None) -> int | None:
+        """Tokens that were read ahead; None: not all in time."""
+        warming = self._engine.warm(version, before, WARM_FROM_TOKENS, self._engine.context)
+        deadline = time.monotonic() + WARM_LIMIT_S
+        while not self._should_exit.is_set() and time.monotonic() < deadline:
+            with suppress(TimeoutError):
+                return warming.result(LOOK_EVERY_S)
+        warming.cancel()
+        return None

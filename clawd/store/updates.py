@@ -6,6 +6,7 @@ samples are used" and every way to fail. A process that dies between two leaves 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,11 @@ class Updates:
         if row is None:
             raise UnknownName(f"There is no update {update_id}.")
         return _update(row)
+
+    def metrics(self, update_id: str) -> dict[str, float]:
+        """What an ended update measured of itself; {} while it runs, or if it failed."""
+        row = self._connection.row("SELECT metrics FROM updates WHERE id = ?", (update_id,))
+        return json.loads(row["metrics"]) if row and row["metrics"] else {}
 
     def running(self) -> list[Update]:
         return [_update(row) for row in self._connection.rows("SELECT * FROM updates WHERE state = 'running'")]

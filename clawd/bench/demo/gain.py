@@ -1,0 +1,71 @@
+"""How much likelier held-out replies that satisfy the user have become than ones that don't.
+
+`gain = (mean(good) - mean(bad)) under the version - (mean(good) - mean(bad)) under the base`, where each term is the
+mean log-probability per token of a reply, in nats, read from llama.cpp itself on the served files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from clawd.bench.demo.persona import HELD_OUT
+from clawd.learner.served import Reader
+from clawd.model.prompt import PromptRenderer
+from clawd.model.vocab import Vocabulary
+
+SCORING_CONTEXT = 512
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Mean log-probability per token, nats."""
+
+    satisfying: float
+    other: float
+
+    @property
+    def margin(self) -> float:
+        return self.satisfying - self.other
+
+
+@dataclass(frozen=True)
+class Gain:
+    base: Preference
+    version: Preference
+
+    @property
+    def nats(self) -> float:
+        return self.version.margin - self.base.margin
+
+
+def measure(base: Path, adapter: Path, threads: int) -> Gain:
+    """Score the held-out replies with the adapter off and on."""
+    with Vocabulary.open(base) as vocabulary:
+        renderer = PromptRenderer.of(vocabulary)
+        pairs = [
+            (_ids(renderer, vocabulary, question, good), _ids(renderer, vocabulary, question, bad))
+            for question, good, bad in HELD_OUT
+        ]
+    reader = Reader(base, adapter, SCORING_CONTEXT, threads)
+    preferences = []
+    for on in (False, True):
+        reader.switch(on)
+        satisfying = [_mean_logprob(reader, *good) for good, _ in pairs]
+        other = [_mean_logprob(reader, *bad) for _, bad in pairs]
+        preferences.append(Preference(float(np.mean(satisfying)), float(np.mean(other))))
+    return Gain(*preferences)
+
+
+def _ids(renderer: PromptRenderer, vocabulary: Vocabulary, question: str, reply: str) -> tuple[list[int], list[int]]:
+    prompt = renderer.prompt_ids([{"role": "user", "content": question}])
+    return prompt, vocabulary.tokenise(reply)
+
+
+def _mean_logprob(reader: Reader, prompt: list[int], reply: list[int]) -> float:
+    """Mean of log p(reply token | what stands before it)."""
+    fed = np.asarray(prompt + reply[:-1], dtype=np.int64)
+    logprobs = reader.logprobs(fed, len(reply))
+    return float(logprobs[np.arange(len(reply)), reply].mean())
