@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType
@@ -268,6 +269,8 @@ def load(folder: DataFolder, flags: Sequence[str] = ()) -> Settings:
         resolved = Resolved()
     except ValidationError as error:
         raise ConfigError(_explain(error, folder)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{folder.config_file} is no TOML file: {error}") from None
     except (SettingsError, ValueError) as error:
         raise ConfigError(f"The settings can't be read: {error}") from None
     return Settings(**resolved.model_dump(exclude_unset=True))

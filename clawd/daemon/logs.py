@@ -54,7 +54,7 @@ class ChildLog:
         self._prefix = line_prefix(name)
         self._terminal = terminal
         self._start = 0  # of the present process' part, in bytes
-        self._shown = 0
+        self._shown = path.stat().st_size if path.exists() else 0  # what an earlier daemon left is no news
 
     def begin(self) -> int:
         """A descriptor for a new process; the caller closes it."""

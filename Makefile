@@ -1,0 +1,26 @@
+# Everything runs from `.venv`, which `make setup` builds; see scripts/set_up.py.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup rebuild-llama start test check
+
+help: ## say what can be made
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+setup: ## build .venv, or bring it up to date
+	@$(PYTHON) scripts/set_up.py
+
+rebuild-llama: ## compile llama.cpp again
+	@$(PYTHON) scripts/set_up.py --rebuild-llama
+
+start: setup ## set up and start clawd in the foreground
+	$(BIN)/python -m clawd start
+
+check: setup ## style, format, types
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+test: check ## set up, check, and run the tests
+	$(BIN)/python -m pytest
