@@ -67,6 +67,8 @@ def test_what_was_there_before_is_not_shown(tmp_path: Path) -> None:
 def test_last_words_are_the_closing_message() -> None:
     assert last_words("noise\nclawd: no model\nat x.gguf\n") == "no model\nat x.gguf"
     assert last_words("clawd: first\nclawd: last") == "last"
+    logged = "2026-11-29 18:00:00,123 ERROR clawd.server.process: no model\nat x.gguf"
+    assert last_words(f"2026-11-29 18:00:00,122 INFO x: loading\n{logged}") == "no model\nat x.gguf"
 
 
 def test_last_words_without_a_message_are_the_last_lines() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +80,8 @@ def show(status: Status, console: Console | None = None) -> None:
     if status.trouble:
         console.print(f"[yellow]{escape(status.trouble)}[/]", soft_wrap=True)
     if status.server is not None:
-        for part in _renderables(status.server):
-            console.print(part)
+        console.print(_summary(status.server))
+        console.print(_adapters(status.server.get("adapters", [])))
 
 
 def duration(seconds: float) -> str:
@@ -104,44 +104,57 @@ def _processes(daemon: DaemonRecord) -> Table:
     return table
 
 
-def _renderables(server: Mapping[str, Any]) -> Iterator[Table]:
-    """The server's object as it is: lists of objects become tables, the rest one line per value."""
-    lines = Table.grid(padding=(0, 2))
-    tables = []
-    for key, value in _flat(server):
-        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            tables.append(_table(key, value))
-        else:
-            lines.add_row(f"[bold]{escape(key)}[/]", escape(_text(value)))
-    yield lines
-    yield from tables
-
-
-def _flat(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        name = f"{before}{key}".replace("_", " ")
-        if isinstance(value, dict):
-            yield from _flat(value, f"{name} ")
-        else:
-            yield name, value
-
-
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    flat = [dict(_flat(row)) for row in rows]
-    columns = list(dict.fromkeys(key for row in flat for key in row))
-    table = Table(*columns, title=title, title_justify="left")
-    for row in flat:
-        table.add_row(*(escape(_text(row.get(column))) for column in columns))
+def _summary(server: Mapping[str, Any]) -> Table:
+    """One line each: what is served, what goes on, what was said, who judges it. Nothing is made up."""
+    model, engine, judge = (server.get(part, {}) for part in ("model", "engine", "judge"))
+    turns = server.get("turns", {})
+    lines = {
+        "model": _joined(
+            model.get("name"), model.get("path"), _counted(model.get("context_tokens"), "tokens of context")
+        ),
+        "requests": _joined(*(_counted(engine.get(key), key) for key in ("running", "waiting", "paused"))),
+        "sessions": _tally(server.get("sessions", {}).get("by_evidence", {})),
+        "turns": _joined(_tally(turns.get("main", {})), _counted(turns.get("side"), "side turns, not learnt from")),
+        "judge": _joined(judge.get("kind"), judge.get("note")),
+        "ignored fields": _tally(server.get("ignored_fields", {})),
+    }
+    table = Table.grid(padding=(0, 2))
+    for name, text in lines.items():
+        if text:
+            table.add_row(f"[bold]{name}[/]", escape(text))
     return table
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(_text(item) for item in value)
-    return str(value)
+def _adapters(adapters: list[dict[str, Any]]) -> Table:
+    table = Table("adapter", "serves", "samples", "turns", "last update", "the next one waits for")
+    for adapter in adapters:
+        version = adapter.get("active_version")
+        waiting = adapter.get("samples", {}).get("waiting", 0)
+        cells = (
+            str(adapter.get("name")),
+            f"v{version}" if version else "the bare base",
+            f"{waiting}/{adapter.get('samples_needed')}",
+            _tally(adapter.get("turns", {})),
+            _last_update(adapter.get("last_update")),
+            str(adapter.get("waits_for")),
+        )
+        table.add_row(*map(escape, cells))
+    return table
+
+
+def _last_update(update: Mapping[str, Any] | None) -> str:
+    if update is None:
+        return "none yet"
+    return _joined(f"{update.get('number')} {update.get('state')}", update.get("reason"))
+
+
+def _tally(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in counts.items())
+
+
+def _counted(count: int | None, what: str) -> str | None:
+    return None if count is None else f"{count} {what}"
+
+
+def _joined(*parts: str | None) -> str:
+    return "; ".join(part for part in parts if part)

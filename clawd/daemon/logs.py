@@ -7,13 +7,15 @@ process starts; the newest `KEPT` are kept.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TextIO
 
 ROTATE_BYTES = 10 * 2**20
 KEPT = 3
 TAIL_LINES = 20
-MESSAGE_PREFIX = "clawd: "  # how a process of clawd begins the last thing it says, before it ends on an error
+MESSAGE_PREFIX = "clawd: "  # how the command line begins what it says before it ends on an error
+MESSAGE = re.compile(rf"{MESSAGE_PREFIX}|\S+ \S+ ERROR \S+: ")  # that, or how a child logs it
 
 
 def rotate(path: Path, limit_bytes: int = ROTATE_BYTES) -> None:
@@ -36,8 +38,8 @@ def last_words(text: str) -> str:
     """What a process that ended on an error had to say: its closing message, else the last lines."""
     lines = text.rstrip().splitlines()
     for index in range(len(lines) - 1, -1, -1):
-        if lines[index].startswith(MESSAGE_PREFIX):
-            return "\n".join(lines[index:]).removeprefix(MESSAGE_PREFIX)
+        if found := MESSAGE.match(lines[index]):
+            return "\n".join(lines[index:])[found.end() :]
     return "\n".join(lines[-TAIL_LINES:])
 
 
