@@ -17,27 +17,19 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from clawd.config import ServerSettings
+from clawd.config import Settings
 from clawd.errors import AdapterRejected, ContextOverflow, EngineStopped
+from clawd.model.info import ModelInfo
+from clawd.model.vocab import Vocabulary
 from clawd.server.engine.adapters import AdapterSet
 from clawd.server.engine.model import LoadedModel
-from clawd.server.engine.sampler import Row, Sampler
-from clawd.server.engine.scheduler import Sampled, Scheduler
-from clawd.server.engine.text import ShownText
-from clawd.server.engine.types import (
-    AdapterVersion,
-    EngineStats,
-    Event,
-    Finished,
-    FinishReason,
-    GenerationRequest,
-    Priority,
-    Sink,
-    Token,
-)
+from clawd.server.engine.run import Run
+from clawd.server.engine.scheduler import Sampled, Scheduler, StepPlan
+from clawd.server.engine.types import AdapterVersion, EngineStats, GenerationRequest, Priority, Sink
 from clawd.server.engine.warming import Warming, choose_prefixes
 
 logger = logging.getLogger(__name__)
@@ -45,29 +37,16 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-@dataclass
-class _Run:
-    """One request in flight."""
-
-    key: str
-    request: GenerationRequest
-    sink: Sink
-    sampler: Sampler
-    shown: ShownText
-    response_tokens: int = 0
-
-
 @dataclass(frozen=True)
 class Handle:
     """A submitted request."""
 
     request: GenerationRequest  # as accepted: `max_new_tokens` is what fits
-    _key: str
-    _engine: Engine
+    _cancel: Callable[[], None]
 
     def cancel(self) -> None:
         """End it at the next step with `Finished(reason="cancelled")`; nothing happens if it has ended."""
-        self._engine._call(lambda: self._engine._cancel(self._key))
+        self._cancel()
 
 
 @dataclass
@@ -85,15 +64,24 @@ class _Command:
 
 
 class Engine:
-    """Serves `model` as `server` says. `start` it, `submit` requests, `stop` it, then close the model."""
+    """Loads `path` and serves it as the settings say: `start` it, `submit` requests, `stop` it, `close` it.
 
-    def __init__(self, model: LoadedModel, server: ServerSettings) -> None:
-        self.model = model
-        self.context: int = model.shape.context
-        self._scheduler = Scheduler(model.limits(server))
-        self._adapters = AdapterSet(model.handle, model.context_handle, server.adapters_loaded)
+    `use_extra_bufts` comes from the binding's probe.
+
+    Raises:
+        ModelError: the file can't be served; nothing stays loaded.
+    """
+
+    def __init__(self, path: Path, settings: Settings, *, use_extra_bufts: bool = True) -> None:
+        server = settings.server
+        self._model = LoadedModel.load(path, settings.model, server, use_extra_bufts=use_extra_bufts)
+        self.vocabulary: Vocabulary = self._model.vocabulary
+        self.model_info: ModelInfo = self.vocabulary.info
+        self.context: int = self._model.shape.context  # tokens of prompt and answer together
+        self._scheduler = Scheduler(self._model.limits(server))
+        self._adapters = AdapterSet(self._model.handle, self._model.context_handle, server.adapters_loaded)
         self._commands: SimpleQueue[_Command] = SimpleQueue()
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Run] = {}
         self._counters = _Counters()
         self._gate = threading.Lock()  # between accepting a command and dying
         self._open = False
@@ -126,16 +114,13 @@ class Engine:
         if not request.prompt_ids:
             raise ValueError("a prompt needs at least one token")
         request = replace(request, max_new_tokens=min(request.max_new_tokens, room))
-        with self._gate:
-            self._keys += 1
-            key = f"{request.id}#{self._keys}"
-        run = _Run(key, request, sink, Sampler(request.sampling), ShownText(request.stop))
-        self._send(_Command(lambda: self._admit(run), lambda error: self._tell(run, _failed(str(error)))))
-        return Handle(request, key, self)
+        run = Run(self._new_key(request.id), request, sink)
+        self._send(_Command(partial(self._admit, run), run.refuse))
+        return Handle(request, partial(self._call, partial(self._cancel, run.key)))
 
     def load(self, version: AdapterVersion) -> Future[None]:
         """Have an adapter version in memory. The future raises AdapterRejected if llama.cpp refuses the file."""
-        return self._ask(lambda: self._adapters.load(version))
+        return self._ask(partial(self._adapters.load, version))
 
     def retire(self, version_id: str) -> Future[None]:
         """Forget a version: its remembered sequences go now, its weights when the last running request on it ends."""
@@ -147,21 +132,22 @@ class Engine:
         return self._ask(retire)
 
     def warm(
-        self, version: AdapterVersion, previous: AdapterVersion | None, min_tokens: int, max_tokens: int
+        self,
+        version: AdapterVersion,
+        previous: AdapterVersion | None,
+        min_tokens: int,
+        max_tokens: int | None = None,
     ) -> Future[int]:
         """Read under `version`, in the background, what conversations under `previous` (none: the base) hold.
 
-        Prefixes of at least `min_tokens`, latest first, up to `max_tokens` in all, each common part once. After it the
-        next turn of these conversations finds its prompt remembered under the new version. The result is the number
-        of tokens read. Like all background work it stands back for people: cancel the future to do without the rest.
+        Prefixes of at least `min_tokens`, latest first, up to `max_tokens` in all (none: what fits), each common part
+        once. After it the next turn of these conversations finds its prompt remembered under the new version. While
+        people are answered it gets a small share of the steps, so that it ends however busy they are. The result is
+        the number of tokens read. Cancel the future to do without the rest.
         """
         future: Future[int] = Future()
-        self._send(
-            _Command(
-                lambda: self._warm(future, version, previous, min_tokens, max_tokens),
-                lambda error: _fail(future, error),
-            )
-        )
+        begin = partial(self._warm, future, version, previous, min_tokens, max_tokens)
+        self._send(_Command(begin, partial(_fail, future)))
         return future
 
     def stats(self) -> EngineStats:
@@ -173,17 +159,19 @@ class Engine:
         with self._gate:
             was_open, self._open = self._open, False
         if was_open:
-            deadline = time.monotonic() + grace_s
-
-            def close() -> None:
-                self._stop_at = deadline
-                for run in list(self._runs.values()):
-                    if run.request.max_new_tokens == 0:
-                        self._cancel(run.key)
-
-            self._commands.put(_Command(close))
+            self._commands.put(_Command(partial(self._begin_end, time.monotonic() + grace_s)))
         if self._thread.is_alive():
             self._thread.join()
+
+    def close(self) -> None:
+        """Free model and context; nobody may use `vocabulary` any more. A process that ends needn't call this."""
+        self.stop(0.0)
+        self._model.close()
+
+    def _new_key(self, request_id: str) -> str:
+        with self._gate:
+            self._keys += 1
+            return f"{request_id}#{self._keys}"
 
     def _call(self, action: Callable[[], None]) -> None:
         """Do `action` on the engine's thread; nothing happens if that has ended, as then all requests have, too."""
@@ -202,7 +190,7 @@ class Engine:
             except AdapterRejected as error:
                 future.set_exception(error)
 
-        self._send(_Command(answer, lambda error: _fail(future, error)))
+        self._send(_Command(answer, partial(_fail, future)))
         return future
 
     def _send(self, command: _Command) -> None:
@@ -224,7 +212,7 @@ class Engine:
             logger.exception("the engine dies")
             reason = f"The engine failed ({error}); the daemon restarts it. Send the request again."
         finally:
-            self._die(reason)
+            self._die(EngineStopped(reason))
 
     def _should_end(self) -> bool:
         if self._stop_at is None:
@@ -245,85 +233,59 @@ class Engine:
     def _step(self) -> None:
         plan = self._scheduler.plan()
         if plan is None:
-            assert not self._runs, "the scheduler has requests and no plan"
+            if self._runs:
+                raise RuntimeError("the scheduler has requests and no plan")
             return
         self._adapters.use(plan.version)
-        self.model.apply(plan.operations)
+        self._model.apply(plan.operations)
         sampled: dict[str, Sampled] = {}
-        for row, logits in self.model.decode(plan.rows):
-            sampled[row.request] = self._sample(self._runs[row.request], logits)
-        self._counters.steps += 1
+        for row, logits in self._model.decode(plan.rows):
+            cached = self._scheduler.cached_tokens(row.request)
+            sampled[row.request] = Sampled(*self._runs[row.request].sample(logits, self.vocabulary, cached))
+        self._count(plan, len(sampled))
+        ended = [key for key, outcome in sampled.items() if outcome.ended]
         for row in plan.rows:
-            prompt_length = len(self._runs[row.request].request.prompt_ids)
-            self._counters.prompt_tokens += max(0, min(row.start + len(row.tokens), prompt_length) - row.start)
-            if row.start + len(row.tokens) == prompt_length and not row.samples:
-                run = self._runs[row.request]
-                self._tell(run, self._finished(run, "length"))  # only to be read
-        done = self._scheduler.complete(plan, sampled)
-        for key in [*done, *(key for key, outcome in sampled.items() if outcome.ended)]:
+            run = self._runs[row.request]
+            if run.read_only and row.start + len(row.tokens) == len(run.request.prompt_ids):
+                run.finish("length", self._scheduler.cached_tokens(run.key))
+                ended.append(run.key)
+        for key in ended:
+            self._counters.cached_tokens += self._scheduler.cached_tokens(key)
+        self._scheduler.complete(plan, sampled)
+        for key in ended:
             self._forget(key)
 
-    def _sample(self, run: _Run, logits: Row) -> Sampled:
-        """Choose, tell the sink, and say whether the request has ended; if so its last event has been sent."""
-        try:
-            choice = run.sampler.choose(logits)
-        except ValueError as error:
-            self._tell(run, self._finished(run, "error", error=f"The answer can't go on: {error}."))
-            return Sampled(0, ended=True)
-        run.response_tokens += 1
-        self._counters.response_tokens += 1
-        at_end = self.model.vocabulary.is_end(choice.id)
-        text = "" if at_end else run.shown.feed(self.model.vocabulary.token_bytes(choice.id))
-        told = self._tell(run, Token(choice.id, choice.logprob, text, choice.alternatives))
-        reason: FinishReason | None = None
-        if not told:
-            return Sampled(choice.id, ended=True)
-        if at_end or run.shown.stopped:
-            reason = "stop"
-        elif run.response_tokens >= run.request.max_new_tokens:
-            reason = "length"
-        if reason:
-            self._tell(run, self._finished(run, reason))
-        return Sampled(choice.id, ended=reason is not None)
+    def _count(self, plan: StepPlan, sampled: int) -> None:
+        self._counters.steps += 1
+        self._counters.response_tokens += sampled
+        for row in plan.rows:
+            prompt_left = len(self._runs[row.request].request.prompt_ids) - row.start
+            self._counters.prompt_tokens += max(0, min(len(row.tokens), prompt_left))
 
-    def _admit(self, run: _Run) -> None:
-        request = run.request
+    def _admit(self, run: Run) -> None:
         try:
-            if request.version is not None:
-                self._adapters.acquire(request.version)
+            if run.request.version is not None:
+                self._adapters.acquire(run.request.version)
         except AdapterRejected as error:
-            self._tell(run, _failed(str(error)))
+            run.refuse(error)
             return
         self._runs[run.key] = run
-        version_id = request.version.id if request.version else None
-        read_only = request.max_new_tokens == 0
-        self._scheduler.add(run.key, request.prompt_ids, version_id, request.priority, read_only=read_only)
+        request = run.request
+        self._scheduler.add(run.key, request.prompt_ids, run.version_id, request.priority, read_only=run.read_only)
 
     def _cancel(self, key: str) -> None:
         run = self._runs.get(key)
         if run is not None:
-            finished = self._finished(run, "cancelled")
+            cached = self._scheduler.cached_tokens(key)
+            self._counters.cached_tokens += cached
             self._scheduler.cancel(key)
             self._forget(key)
-            self._tell(run, finished)
+            run.finish("cancelled", cached)
 
     def _forget(self, key: str) -> None:
-        """A request has ended: count it and let its adapter go."""
-        run = self._runs.pop(key)
-        if run.request.version is not None:
-            self._adapters.release(run.request.version.id)
-
-    def _finished(self, run: _Run, reason: FinishReason, error: str | None = None) -> Finished:
-        cached = self._scheduler.cached_tokens(run.key)
-        self._counters.cached_tokens += cached
-        return Finished(
-            reason=reason,
-            text=run.shown.finish(),
-            error=error,
-            prompt_tokens=len(run.request.prompt_ids),
-            cached_tokens=cached,
-            response_tokens=run.response_tokens,
-        )
+        version_id = self._runs.pop(key).version_id
+        if version_id is not None:
+            self._adapters.release(version_id)
 
     def _warm(
         self,
@@ -331,30 +293,29 @@ class Engine:
         version: AdapterVersion,
         previous: AdapterVersion | None,
         min_tokens: int,
-        max_tokens: int,
+        max_tokens: int | None,
     ) -> None:
-        room = min(max_tokens, self._scheduler.cells_not_running())
+        room = self._scheduler.cells_not_running()
         held = self._scheduler.prefixes(previous.id if previous else None)
-        prefixes = choose_prefixes([tokens[: self.context - 1] for tokens in held], min_tokens, room)
+        fitting = [tokens[: self.context - 1] for tokens in held]
+        prefixes = choose_prefixes(fitting, min_tokens, room if max_tokens is None else min(room, max_tokens))
         warming = Warming(future, len(prefixes))
-        keys = []
-        for index, tokens in enumerate(prefixes):
+        runs = []
+        for tokens in prefixes:
             request = GenerationRequest(
-                id=f"warm-{version.id}-{index}",
+                id=f"warm-{version.id}",
                 prompt_ids=tuple(tokens.tolist()),
                 max_new_tokens=0,
                 version=version,
                 priority=Priority.BACKGROUND,
             )
-            with self._gate:
-                self._keys += 1
-                keys.append(f"{request.id}#{self._keys}")
-            self._admit(_Run(keys[-1], request, warming.sink, Sampler(request.sampling), ShownText(())))
+            runs.append(Run(self._new_key(request.id), request, warming.sink))
+            self._admit(runs[-1])
 
         def cancel_rest(done: Future[int]) -> None:
             if done.cancelled():
-                for key in keys:
-                    self._call(partial(self._cancel, key))
+                for run in runs:
+                    self._call(partial(self._cancel, run.key))
 
         future.add_done_callback(cancel_rest)
 
@@ -374,31 +335,25 @@ class Engine:
             steps=self._counters.steps,
         )
 
-    def _die(self, reason: str) -> None:
+    def _begin_end(self, stop_at: float) -> None:
+        """Nobody waits for what is read beforehand."""
+        self._stop_at = stop_at
+        for run in [run for run in self._runs.values() if run.read_only]:
+            self._cancel(run.key)
+
+    def _die(self, error: EngineStopped) -> None:
         """Nobody is left waiting: what is in flight and what is queued ends with an error."""
         with self._gate:
             self._open = False
         for run in self._runs.values():
-            self._tell(run, self._finished(run, "error", error=reason))
+            run.finish("error", self._scheduler.cached_tokens(run.key), str(error))
         self._runs.clear()
         while not self._commands.empty():
-            self._commands.get_nowait().refuse(EngineStopped(reason))
+            self._commands.get_nowait().refuse(error)
         self._adapters.close()
-
-    def _tell(self, run: _Run, event: Event) -> bool:
-        """Whether the sink took it. A sink that raises costs its own request, not the engine."""
-        try:
-            run.sink(event)
-        except Exception:
-            logger.exception("the sink of request %s failed", run.request.id)
-            return False
-        return True
+        self._stats = replace(self._stats, running=0, waiting=0, paused=0)
 
 
-def _failed(reason: str) -> Finished:
-    return Finished("error", error=reason)
-
-
-def _fail(future: Future[Result], error: Exception) -> None:
+def _fail(future: Future[Result], error: EngineStopped) -> None:
     with suppress(InvalidStateError):  # cancelled meanwhile
         future.set_exception(error)

@@ -2,7 +2,8 @@
 
 Guarantees
 * A step runs one adapter version; a sequence stays with its version for life, and shares cells only within it.
-* Interactive requests go before background ones, which keep their cells while they wait if there is room.
+* Interactive requests go before background ones, which keep their cells while they wait if there is room. Read-only
+  ones alone get a small share of the steps all the same: an adapter version is to take over however busy people are.
 * Within a priority the oldest request always gets on: younger ones give up their cells for it and are read again.
 * The plan never takes more cells than there are. A request that fits the context alone is never refused.
 """
@@ -12,12 +13,15 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from clawd.server.engine.cells import CellLedger
 from clawd.server.engine.remembered import PromptCache, Remembered, TokenBuffer, Tokens, common_prefix
 from clawd.server.engine.types import Priority
 
 ROWS_PER_STEP = 8  # a step with more rows, reading a prompt, counts as several steps of its version's slice
+WARMING_EVERY = 32  # steps for people, after which one goes to reading for an adapter version that is to take over
+WARMING_CHUNK = 16  # tokens of such a step: a stream hardly notices
 HEADROOM = 16  # cells left to each running sequence before another one is begun: beginning it to stop it costs most
 
 
@@ -113,6 +117,7 @@ class Scheduler:
         self._spent = 0
         self._last_turn: dict[str | None, int] = {}
         self._turn = 0
+        self._people_steps = 0  # since a warming step
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -171,15 +176,35 @@ class Scheduler:
     def plan(self) -> StepPlan | None:
         """The next step; none if there is nothing to do."""
         urgent = self._urgent()
+        if urgent == Priority.INTERACTIVE and self._people_steps >= WARMING_EVERY:
+            plan = self._warming_plan()
+            if plan is not None:
+                return plan
         active = [s for s in self._active if s.priority == urgent]
-        startable = self._startable(urgent, len(active))
+        startable = self._startable(active, (s for s in self._waiting if s.priority == urgent))
         for group in self._turns(active, startable):
-            rows = self._rows(group, active, startable)
+            rows = self._rows(group, active, startable, self._chunk(active, urgent))
             if rows:
                 self._take_turn(group, rows)
-                operations, self._operations = tuple(self._operations), []
-                return StepPlan(operations, group, tuple(rows))
+                self._people_steps += urgent == Priority.INTERACTIVE
+                return self._planned(group, rows)
         return None
+
+    def _warming_plan(self) -> StepPlan | None:
+        """One small step for the oldest read-only background request that can get on."""
+        self._people_steps = 0
+        active = [s for s in self._active if s.priority == Priority.BACKGROUND and s.read_only]
+        waiting = (s for s in self._waiting if s.priority == Priority.BACKGROUND and s.read_only)
+        startable = self._startable(active, waiting)
+        for group in dict.fromkeys(s.version for s in [*active, *startable]):
+            rows = self._rows(group, active, startable, WARMING_CHUNK)
+            if rows:
+                return self._planned(group, rows)
+        return None
+
+    def _planned(self, group: str | None, rows: list[Row]) -> StepPlan:
+        operations, self._operations = tuple(self._operations), []
+        return StepPlan(operations, group, tuple(rows))
 
     def complete(self, plan: StepPlan, sampled: Mapping[str, Sampled]) -> list[str]:
         """Tell the results of a plan: one `Sampled` for each row that samples.
@@ -206,10 +231,9 @@ class Scheduler:
         interactive = any(s.priority == Priority.INTERACTIVE for s in self._all.values())
         return Priority.INTERACTIVE if interactive else Priority.BACKGROUND
 
-    def _startable(self, urgent: Priority, active: int) -> list[_Sequence]:
+    def _startable(self, active: list[_Sequence], waiting: Iterable[_Sequence]) -> list[_Sequence]:
         """The waiting requests that may begin, in order of arrival."""
-        waiting = (s for s in self._waiting if s.priority == urgent)
-        return [s for s, _ in zip(waiting, range(self.limits.max_running - active), strict=False)]
+        return list(islice(waiting, max(0, self.limits.max_running - len(active))))
 
     def _turns(self, active: list[_Sequence], startable: list[_Sequence]) -> list[str | None]:
         """Versions with work, in the order in which to try them: the current one while its slice lasts, then round."""
@@ -234,10 +258,9 @@ class Scheduler:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _rows(self, group: str | None, active: list[_Sequence], startable: list[_Sequence]) -> list[Row]:
+    def _rows(self, group: str | None, active: list[_Sequence], startable: list[_Sequence], budget: int) -> list[Row]:
         """Oldest first, so that whoever must give up cells for a row isn't in this plan yet."""
         rows: list[Row] = []
-        budget = self._chunk(active)
         reading: list[_Sequence] = []
         for sequence in active:
             if sequence.version != group or sequence.slot < 0:  # another one's turn, or it gave up its cells just now
@@ -261,11 +284,10 @@ class Scheduler:
                 reserved += len(sequence.tokens)
         return rows
 
-    def _chunk(self, active: list[_Sequence]) -> int:
+    def _chunk(self, active: list[_Sequence], urgent: Priority) -> int:
         """Prompt tokens for this step. Small ones for background prompts too: a person who comes waits for one step."""
-        decoding = any(s.pending == 1 for s in active)
-        background = self._urgent() == Priority.BACKGROUND
-        return self.limits.prompt_chunk_shared if decoding or background else self.limits.prompt_chunk
+        shared = urgent == Priority.BACKGROUND or any(s.pending == 1 for s in active)
+        return self.limits.prompt_chunk_shared if shared else self.limits.prompt_chunk
 
     def _row(self, sequence: _Sequence, count: int) -> Row:
         start = sequence.length
