@@ -1,0 +1,3 @@
+from clawd.learner.process import main
+
+raise SystemExit(main())

@@ -1,0 +1,90 @@
+"""Updates in a child process of this machine, at low priority.
+
+The child is killed with this process (`clawd.lifeline`), so start updates from a thread that lives as long as it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from clawd import lifeline
+
+log = logging.getLogger(__name__)
+
+NEEDED = ("torch", "transformers", "peft", "safetensors")
+KILL_AFTER_S = 2.0
+KEEP_LOG_BYTES = 10 * 2**20
+COMMAND = (sys.executable, "-m", "clawd.learner.update")
+
+
+class LocalUpdate:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def poll(self) -> str | None:
+        status = self._process.poll()
+        if status is None:
+            return None
+        return f"exit status {status}" if status >= 0 else f"signal {_signal_name(-status)}"
+
+    def cancel(self) -> None:
+        """TERM, and KILL after a moment."""
+        if self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(KILL_AFTER_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class LocalBackend:
+    def __init__(self, log_file: Path, nice: int, command: Sequence[str] = COMMAND) -> None:
+        """`command` gets the job folder as its last argument; its output goes to `log_file`."""
+        self._log_file = log_file
+        self._nice = nice
+        self._command = tuple(command)
+
+    def unavailable(self) -> str | None:
+        missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+        if not missing:
+            return None
+        return f"{', '.join(missing)} can't be found: install clawd with its extra, `pip install 'clawd[train]'`"
+
+    def start(self, job: Path) -> LocalUpdate:
+        descriptor = self._open_log()
+        try:
+            process = subprocess.Popen(
+                [*self._command, str(job)],
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                env=lifeline.environment({"PYTHONUNBUFFERED": "1"}),
+            )
+        finally:
+            os.close(descriptor)
+        try:
+            os.setpriority(os.PRIO_PROCESS, process.pid, self._nice)  # at once, before it has threads
+        except OSError as error:
+            log.warning("the update runs at normal priority: %s", error)
+        return LocalUpdate(process)
+
+    def _open_log(self) -> int:
+        if self._log_file.exists() and self._log_file.stat().st_size > KEEP_LOG_BYTES:
+            self._log_file.replace(self._log_file.with_name(self._log_file.name + ".1"))
+        return os.open(self._log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

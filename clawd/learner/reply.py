@@ -1,0 +1,123 @@
+"""A user's reply, cut into sentences and clauses for the rules.
+
+Matching is done on a masked copy of the same length: code, quotations and phrases that only look like a reaction are
+blank there, so that a hit's place is valid in the original text too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from clawd.store.records import Message
+
+TIME_PREFIX = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d[^\]\n]*\] ?")  # OpenClaw puts it before what a user types
+
+NOT_THEIR_WORDS = re.compile(
+    r"```.*?(?:```|\Z)|`[^`\n]*`"  # code
+    r"|^[ \t]*>[^\n]*$"  # a quoted message
+    r'|"[^"\n]{1,300}"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|„[^“”\n]{1,300}[“”]',
+    re.DOTALL | re.MULTILINE,
+)
+
+SENTENCE_END = re.compile(r"[.!?…]+(?=\s|$)|\n+|;")
+CLAUSE_BREAK = re.compile(
+    r"(?P<hard>,\s+(?=please\b|bitte\b)|,?\s+(?:but|however|though|yet|except|aber|nur)\b,?\s*"
+    r"|\s+[-–—]+\s+|\s*—\s*|:\s+)|,\s*|\s+and\s+",
+    re.IGNORECASE,
+)
+OPENER = re.compile(
+    r"(?:well|hmm+|um+|uh+|oh|ah|ok|okay|hey|hi|hello|hallo|sorry|look|listen|man|dude|please|pls|bitte|also|and|but|so"
+    r"|again|actually|honestly|frankly|sadly|unfortunately|i think|i'm afraid|i feel(?: like)?|i guess|come on|just"
+    r"|wait|still|yeah|yep|yes|no|nope|nah|nein|ja|thanks(?: a lot)?|thank you|danke|that said|however|though|one thing"
+    r"|one note|small note|quick note|btw|by the way|in general|ugh|argh|wow|now|then|next|great|nice|good|cool|fine)\b"
+    r"[\s,.:!–—-]*",
+    re.IGNORECASE,
+)
+LONGEST_LEAD_WORDS = 3
+
+
+@dataclass(frozen=True)
+class Clause:
+    """Part of a sentence. `starts`: its first character, then where it begins without one, two, … opening words."""
+
+    starts: tuple[int, ...]
+    end: int
+    contrast: bool  # `but`, `however` or a dash stands before it
+
+
+@dataclass(frozen=True)
+class Sentence:
+    start: int
+    end: int
+    is_question: bool
+    clauses: tuple[Clause, ...]
+
+
+@dataclass(frozen=True)
+class Reply:
+    text: str
+    masked: str  # same length
+    sentences: tuple[Sentence, ...]
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, which may be a string, a list of parts, or nothing."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return ""
+
+
+def texts_of_role(messages: list[Message], role: str) -> list[str]:
+    texts = [text_of(message.get("content")) for message in messages if message.get("role") == role]
+    return [TIME_PREFIX.sub("", text) for text in texts if text.strip()]
+
+
+def read(text: str, harmless: re.Pattern[str]) -> Reply:
+    """Cut `text` up; what `harmless` matches is masked like a quotation."""
+    plain = text.replace("’", "'").replace("‘", "'")
+    masked = harmless.sub(_blank, NOT_THEIR_WORDS.sub(_blank, plain))
+    return Reply(plain, masked, tuple(_sentences(masked)))
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match.group())
+
+
+def _sentences(masked: str) -> Iterator[Sentence]:
+    start = 0
+    for end in SENTENCE_END.finditer(masked):
+        if masked[start : end.start()].strip():
+            yield _sentence(masked, start, end.start(), "?" in end.group())
+            start = end.end()
+    if masked[start:].strip():
+        yield _sentence(masked, start, len(masked), False)
+
+
+def _sentence(masked: str, start: int, end: int, is_question: bool) -> Sentence:
+    start += len(masked[start:end]) - len(masked[start:end].lstrip())
+    return Sentence(start, end, is_question, tuple(_clauses(masked, start, end)))
+
+
+def _clauses(masked: str, start: int, end: int) -> Iterator[Clause]:
+    """The sentence itself, and what follows a contrast, or a few leading words and a comma.
+
+    After longer ones a comma continues a thought: "when I was young, you didn't …" is no complaint.
+    """
+    yield Clause(_starts(masked, start, end), end, contrast=False)
+    for found in CLAUSE_BREAK.finditer(masked, start, end):
+        hard = found.group("hard") is not None
+        if found.end() < end and (hard or len(masked[start : found.start()].split()) <= LONGEST_LEAD_WORDS):
+            yield Clause(_starts(masked, found.end(), end), end, contrast=hard)
+
+
+def _starts(masked: str, start: int, end: int) -> tuple[int, ...]:
+    starts = [start]
+    while opener := OPENER.match(masked, starts[-1], end):
+        starts.append(opener.end())
+    return tuple(starts)

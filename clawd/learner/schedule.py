@@ -1,0 +1,223 @@
+"""When an adapter is updated: enough samples wait, no other update runs, nothing forbids it.
+
+`Updates.tick` does what is due and returns: begins an update, looks whether the running one has ended, publishes it.
+One update at a time on a machine. What happens is noted as an event `update.started`, `.staged`, `.refused`, `.failed`
+or `.blocked`, with figures; a version that is staged is the server's to activate.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clawd.config import LearnSettings
+from clawd.errors import ClawdError, UpdateFailed
+from clawd.learner import jobs
+from clawd.learner.backends import Backend, RunningUpdate
+from clawd.learner.hints import Render
+from clawd.learner.job import Outcome
+from clawd.learner.jobs import ServedModel
+from clawd.learner.publish import Publisher
+from clawd.paths import DataFolder
+from clawd.store import Store
+from clawd.store.records import Adapter, Update
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = "interrupted"
+FIRST_PAUSE_S = 15.0
+LONGEST_PAUSE_S = 900.0
+
+
+@dataclass(frozen=True)
+class Current:
+    """The update that runs now."""
+
+    update: Update
+    handle: RunningUpdate
+    started_at: float  # of the clock
+
+
+@dataclass
+class Pause:
+    """After failures of an adapter's updates: when the next may begin."""
+
+    failures: int = 0
+    until: float = 0.0
+
+
+@dataclass(frozen=True)
+class Deps:
+    """What updates need of the world around."""
+
+    data: DataFolder
+    store: Store
+    settings: LearnSettings
+    served: ServedModel
+    render: Render
+    backend: Backend
+    publisher: Publisher
+    clock: Callable[[], float] = field(default=time.monotonic)
+
+
+class Updates:
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._store = deps.store
+        self._current: Current | None = None
+        self._pauses: dict[str, Pause] = {}
+        self._blocked: dict[str, str] = {}  # adapter id → why, as last told
+
+    # -- life
+
+    def recover(self) -> None:
+        """At start: updates that a dead process left running. What it had finished counts, the rest is interrupted."""
+        for update in self._store.updates.running():
+            outcome = jobs.read_outcome(jobs.folder_of(self._deps.data, update.id))
+            if outcome is None:
+                self._fail(update, INTERRUPTED, attempts=None)
+            else:
+                self._conclude(update, outcome)
+
+    def tick(self) -> None:
+        if self._current is not None:
+            self._look_after(self._current)
+        if self._current is None and self._deps.settings.enabled:
+            self._begin_next()
+
+    def stop(self) -> None:
+        """End the running update; its samples wait again."""
+        if self._current is None:
+            return
+        current, self._current = self._current, None
+        current.handle.cancel()
+        outcome = jobs.read_outcome(jobs.folder_of(self._deps.data, current.update.id))
+        if outcome is None:
+            self._fail(current.update, INTERRUPTED, attempts=None)
+        else:
+            self._conclude(current.update, outcome)  # it had just finished
+
+    # -- beginning
+
+    def _begin_next(self) -> None:
+        for adapter in self._store.people.adapters():
+            if self._store.signals.waiting(adapter.id) < self._deps.settings.samples_per_update:
+                continue
+            pause = self._pauses.get(adapter.id)
+            if pause and self._deps.clock() < pause.until:
+                continue
+            if self._is_blocked(adapter):
+                continue
+            if self._begin(adapter):
+                return
+
+    def _is_blocked(self, adapter: Adapter) -> bool:
+        problem = self._deps.backend.unavailable() or self._foreign_base(adapter)
+        if problem is None:
+            self._blocked.pop(adapter.id, None)
+        elif self._blocked.get(adapter.id) != problem:
+            self._blocked[adapter.id] = problem
+            self._store.event("update.blocked", adapter.id, adapter=adapter.name, reason=problem)
+            log.warning("adapter %s is not updated: %s", adapter.name, problem)
+        return problem is not None
+
+    def _foreign_base(self, adapter: Adapter) -> str | None:
+        active = self._store.updates.active_version(adapter.id)
+        served = self._deps.served
+        if active is None or active.base_fingerprint == served.fingerprint:
+            return None
+        return (
+            f"its version {active.number} was made for the base {active.base_fingerprint[:12]}, and {served.path.name} "
+            f"({served.fingerprint[:12]}) is served: serve that base again, or learn with another user's adapter"
+        )
+
+    def _begin(self, adapter: Adapter) -> bool:
+        """Claim, write the job, start it. False: there was nothing to claim."""
+        deps = self._deps
+        update = self._store.updates.claim(
+            adapter.id, deps.settings.samples_per_update, jobs.claim_settings(deps.settings)
+        )
+        if update is None:
+            return False
+        try:
+            parent = self._store.updates.version(update.parent_version_id) if update.parent_version_id else None
+            folder, left_out = jobs.write(
+                deps.data, deps.store, update, parent, deps.served, deps.settings, deps.render
+            )
+            self._quarantine(left_out)
+            handle = deps.backend.start(folder)
+        except (OSError, ClawdError) as error:
+            self._fail(update, f"it could not be begun: {error}", deps.settings.attempts)
+            return True
+        self._current = Current(update, handle, deps.clock())
+        samples = len(self._store.signals.of_update(update.id))
+        self._note("started", update, samples=samples)
+        return True
+
+    # -- ending
+
+    def _look_after(self, current: Current) -> None:
+        deps = self._deps
+        ended = current.handle.poll()
+        if ended is None:
+            if deps.clock() - current.started_at <= deps.settings.timeout_s:
+                return
+            current.handle.cancel()
+            ended = f"cancelled after {deps.settings.timeout_s:g} s (learn.timeout_s)"
+        outcome = jobs.read_outcome(jobs.folder_of(deps.data, current.update.id))
+        self._conclude(
+            current.update, outcome or Outcome(state="failed", reason=f"its process ended without a word: {ended}")
+        )
+        self._current = None
+
+    def _conclude(self, update: Update, outcome: Outcome) -> None:
+        if outcome.state == "staged":
+            try:
+                version = self._deps.publisher.publish(update, outcome)
+            except (OSError, UpdateFailed) as error:
+                self._fail(update, f"it could not be published: {error}", self._deps.settings.attempts)
+                return
+            self._pauses.pop(update.adapter_id, None)
+            self._note(
+                "staged", update, metrics=outcome.metrics, left_out=outcome.quarantined, folder=str(version.folder)
+            )
+            return
+        self._quarantine(outcome.quarantined)
+        reason = outcome.reason or "no reason given"
+        if outcome.state == "refused":
+            self._store.updates.refuse(update.id, reason, outcome.metrics)
+            self._pauses.pop(update.adapter_id, None)
+            self._note("refused", update, reason=reason, metrics=outcome.metrics, left_out=outcome.quarantined)
+        else:
+            self._fail(update, reason, self._deps.settings.attempts, outcome)
+
+    def _fail(self, update: Update, reason: str, attempts: int | None, outcome: Outcome | None = None) -> None:
+        self._store.updates.fail(update.id, reason, attempts)
+        figures = {"metrics": outcome.metrics, "left_out": outcome.quarantined} if outcome else {}
+        if attempts is not None:
+            pause = self._pauses.setdefault(update.adapter_id, Pause())
+            pause.failures += 1
+            pause_s = min(FIRST_PAUSE_S * 2.0 ** (pause.failures - 1), LONGEST_PAUSE_S)
+            pause.until = self._deps.clock() + pause_s
+            figures["next_try_in_s"] = pause_s
+        self._note("failed", update, reason=reason, **figures)
+
+    def _quarantine(self, left_out: dict[str, str]) -> None:
+        for sample_id, reason in left_out.items():
+            self._store.signals.quarantine(sample_id, reason)
+
+    def _note(self, what: str, update: Update, **detail: object) -> None:
+        names = {adapter.id: adapter.name for adapter in self._store.people.adapters()}
+        adapter = names.get(update.adapter_id, update.adapter_id)
+        self._store.event(f"update.{what}", update.id, adapter=adapter, number=update.number, **detail)
+        reason = f": {detail['reason']}" if "reason" in detail else ""
+        level = logging.INFO if what in ("started", "staged") else logging.WARNING
+        log.log(level, "update %s of adapter %s, version %d: %s%s", update.id, adapter, update.number, what, reason)
+
+    @property
+    def current_job(self) -> Path | None:
+        """Folder of the update that runs now; none: none runs."""
+        return jobs.folder_of(self._deps.data, self._current.update.id) if self._current else None
