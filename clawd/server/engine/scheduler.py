@@ -237,8 +237,8 @@ class Scheduler:
 
     def _turns(self, active: list[_Sequence], startable: list[_Sequence]) -> list[str | None]:
         """Versions with work, in the order in which to try them: the current one while its slice lasts, then round."""
-        versions = {s.version for s in active} | {s.version for s in startable}
-        order = sorted(versions, key=lambda v: self._last_turn.get(v, 0))
+        versions = dict.fromkeys(s.version for s in sorted([*active, *startable]))
+        order = sorted(versions, key=lambda version: self._last_turn.get(version, 0))
         if self._group in versions and self._spent < self.limits.adapter_slice:
             order.remove(self._group)
             order.insert(0, self._group)
