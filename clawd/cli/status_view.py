@@ -113,12 +113,16 @@ def _summary(server: Mapping[str, Any]) -> Table:
             model.get("name"), model.get("path"), _counted(model.get("context_tokens"), "tokens of context")
         ),
         "requests": _joined(*(_counted(engine.get(key), key) for key in ("running", "waiting", "paused"))),
-        "sessions": _tally(server.get("sessions", {}).get("by_evidence", {})),
-        "turns": _joined(_tally(turns.get("main", {})), _counted(turns.get("side"), "side turns, not learnt from")),
+        "sessions": _tally(server.get("sessions", {}).get("by_evidence", {})) or "none yet",
+        "turns": _joined(
+            _tally(turns.get("main", {})) or "none yet", _counted(turns.get("side"), "side turns, not learnt from")
+        ),
         "judge": _joined(judge.get("kind"), judge.get("note")),
         "ignored fields": _tally(server.get("ignored_fields", {})),
     }
     table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # a path is told whole
     for name, text in lines.items():
         if text:
             table.add_row(f"[bold]{name}[/]", escape(text))
