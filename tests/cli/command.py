@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from clawd.daemon import control, record
+from clawd.paths import DataFolder
 
 
 def clawd(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -18,3 +23,15 @@ def clawd(home: Path, *arguments: str, **environment: str) -> subprocess.Complet
         check=False,
         timeout=60,
     )
+
+
+@contextmanager
+def detached_daemon(home: Path, *flags: str) -> Iterator[str]:
+    """A real daemon on any free port, gone at the end whatever happens; gives what the command printed."""
+    try:
+        done = clawd(home, "start", "--detach", "--server.port", "0", *flags)
+        assert done.returncode == 0, done.stderr
+        yield done.stdout
+    finally:
+        if record.running(DataFolder(home)) is not None:
+            control.stop(DataFolder(home))
