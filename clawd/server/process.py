@@ -24,7 +24,6 @@ from clawd.model.prompt import PromptRenderer
 from clawd.paths import DataFolder
 from clawd.server.app import create_app
 from clawd.server.engine.engine import Engine
-from clawd.server.engine.model import LoadedModel
 from clawd.server.services import Services
 from clawd.server.versions import Swapper, Versions
 from clawd.store import Store
@@ -44,18 +43,17 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
     digest = fingerprint(model, folder.cache)
     with Store(folder.database) as store:
         store.turns.discard_interrupted()
-        loaded = LoadedModel.load(model, settings.model, settings.server, use_extra_bufts=report.use_extra_bufts)
-        engine = Engine(loaded, settings.server)
+        engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts)
         engine.start()
         try:
-            versions = Versions(store, settings.model.name or loaded.vocabulary.info.name, digest)
+            versions = Versions(store, settings.model.name or engine.model_info.name, digest)
             services = Services(
                 settings=settings,
                 folder=folder,
                 store=store,
                 engine=engine,
-                vocabulary=loaded.vocabulary,
-                renderer=PromptRenderer.of(loaded.vocabulary),
+                vocabulary=engine.vocabulary,
+                renderer=PromptRenderer.of(engine.vocabulary),
                 versions=versions,
                 model_path=model,
                 model_is_embedded=settings.model.path is None,
@@ -68,7 +66,7 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 swapper.stop()
         finally:
             engine.stop(0.0)
-            loaded.close()
+            engine.close()
 
 
 class QuietServer(uvicorn.Server):
@@ -95,13 +93,10 @@ class HttpServer:
         self._server = QuietServer(config)
 
     async def run(self) -> int:
-        """Until SIGTERM or SIGINT; requests that run then get the grace time, and every turn is stored.
+        """Until `exit_soon`; requests that run then get the grace time, and every turn is stored.
 
         Returns the exit status: 0, or 1 if it ended because the engine died.
         """
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._exit_soon)
         watch = asyncio.create_task(self._watch_engine())
         await self._server.serve(sockets=[self._listener])
         watch.cancel()
@@ -111,7 +106,8 @@ class HttpServer:
         await self._services.settle()
         return 1 if engine_died else 0
 
-    def _exit_soon(self) -> None:
+    def exit_soon(self) -> None:
+        """To be called on the event loop, or by a signal handler."""
         self._server.should_exit = True
 
     async def _watch_engine(self) -> None:
@@ -120,6 +116,13 @@ class HttpServer:
             await asyncio.sleep(0.5)
         log.error("the engine has died; this server ends")
         self._server.should_exit = True
+
+
+async def serve_until_signal(services: Services, listener: socket.socket) -> int:
+    server = HttpServer(services, listener)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, server.exit_soon)
+    return await server.run()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with running_services(settings, folder) as services, socket.socket(fileno=given.fd) as listener:
-            return asyncio.run(HttpServer(services, listener).run())
+            return asyncio.run(serve_until_signal(services, listener))
     except ClawdError as error:
         log.error("%s", error)
         return error.exit_status
