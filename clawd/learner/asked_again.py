@@ -13,6 +13,7 @@ from rapidfuzz import fuzz
 SIMILAR = 80.0  # of 100
 SAME_WORD = 85.0
 SHORTEST_FUZZY_WORD = 5  # letters; shorter ones must agree, and digits always
+LONGEST_READ = 4000  # characters
 FEWEST_CONTENT_WORDS = 2  # "continue" and "next" may be said again and again
 
 VARIATION = frozenset(("another", "more", "different", "other", "also", "next", "second", "again", "one"))
@@ -28,7 +29,7 @@ STOP_WORDS = frozenset(
 
 def is_asked_again(asked: str, reply: str) -> bool:
     """Whether `reply` repeats `asked`, the user's message that was answered."""
-    before, after = content_words(asked), content_words(reply)
+    before, after = content_words(asked[:LONGEST_READ]), content_words(reply[:LONGEST_READ])
     if len(before) < FEWEST_CONTENT_WORDS or after & VARIATION - before:
         return False
     lost = {word for word in before if not _is_among(word, after)}

@@ -14,7 +14,7 @@ import re
 from typing import Any, Literal
 
 import httpx
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from clawd.config import JudgeSettings
 from clawd.learner.judge_prompt import HINT_END, HINT_START, judge_messages
@@ -44,6 +44,13 @@ class Verdict(BaseModel):
     correction: bool
     hint: str | None = None
     reason: str = ""
+
+    @field_validator("score", mode="before")
+    @classmethod
+    def _whole_number(cls, value: object) -> object:
+        if type(value) is not int:  # `true` and 1.0 equal 1
+            raise ValueError("not -1, 0 or 1")
+        return value
 
 
 SCHEMA: dict[str, Any] = {
@@ -135,7 +142,7 @@ class LlmJudge:
         try:
             choice = response.json()["choices"][0]
             return choice["message"].get("content") or "", choice.get("finish_reason")
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise JudgeUnreachable(f"{self._url} doesn't answer like an OpenAI endpoint") from None
 
     async def _post(
@@ -171,7 +178,7 @@ def parse_verdict(answer: str) -> Verdict:
     fence = re.fullmatch(r"```(?:json)?\s*\n(.*?)\n?```", text, re.DOTALL)
     try:
         value = json.loads(fence.group(1) if fence else text, object_pairs_hook=_no_key_twice)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         raise ValueError("not one JSON object") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")

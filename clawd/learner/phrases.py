@@ -73,11 +73,11 @@ STYLE = _words(
 GOOD = _words(
     "great good perfect excellent amazing awesome brilliant fantastic wonderful helpful useful nice"
     " lovely spot_on clear"
-    " clever fun funny beautiful superb best right correct impressive gold it"
+    " clever fun funny beautiful superb best right correct impressive gold it kind_of"
     " what_i_(?:need|want|asked|meant|was_looking)"
 )
-CHEER = _words(
-    "perfect(?:ly)? excellent great amazing awesome brilliant fantastic wonderful superb lovely"
+CHEER = r"(?:(?:very|really|so) )?" + _words(
+    "good perfect(?:ly)? excellent great amazing awesome brilliant fantastic wonderful superb lovely"
     " beautiful nice cool sweet"
     " yay impressive perfekt super klasse toll prima wunderbar spitze"
 )
@@ -109,8 +109,8 @@ TROUBLE = _any(
                    " wtf hell damn crap shit"
                    " fuck\\w* ugh seriously nonsense rubbish garbage terrible horrible awful"
                    " as_always as_usual yet_another"
-                   " another not_what kaputt leider wasted? annoy(?:s|ed|ing) joking kidding fired lawyer refund slow"
-                   " thanks_for_nothing just_great just_perfect oh_great overheated burnt stopped"),
+                   " another not_what kaputt leider wasted? annoy(?:s|ed|ing) joking kidding down again"
+                   " fired lawyer refund slow thanks_for_nothing just_great just_perfect oh_great overheated burnt stopped"),
     r"\b(?:doesn't|don't|didn't|won't|can't|isn't|not) \w+",
 )  # fmt: skip
 """Words beside which praise may be meant the other way round."""
@@ -138,7 +138,7 @@ PRAISE: tuple[Rule, ...] = (
     )),
     Rule("praise", Kind.PRAISE, _any(
         rf"{IT}{BE}{VERY} (?:\w+ly )?{GOOD}(?! to\b)",
-        rf"{IT} (?:\w+ly |now )?(?:help(?:s|ed)|work(?:s|ed)|fixed it|solve[sd] (?:it|my)|compile[sd]|cleared)\b",
+        rf"{IT} (?:\w+ly |now )?(?:help(?:s|ed)|work(?:s|ed)|runs|fixed it|solve[sd] (?:it|my)|compile[sd]|cleared)\b",
         rf"{IT} (?:\w+ly )?(?:did|does) (?:it|the (?:trick|job))\b",
         r"(?:das (?:hilft|hat geholfen|war's|passt|funktioniert)|genau (?:das|so|richtig)|sehr (?:gut|hilfreich))\b",
     ), about_it=True),
@@ -149,6 +149,7 @@ PRAISE: tuple[Rule, ...] = (
         r"|point|idea|advice)\b",
         r"(?:well (?:done|said|put|explained)|(?:you )?nailed it|spot on|bravo|gut gemacht)\b",
         r"(?:i )?(?:really |just |absolutely )?(?:love|like|adore) (?:it|this|that|how you|the way you)\b",
+        r"you rock\b",
         r"(?:you(?:'re| are)|du bist) (?:a |an |the |so |very |really )*"
         + _words("best awesome amazing great genius legend star life_?saver helpful brilliant klasse super"),
         r"(?:so |very |really |extremely )?(?:helpful|useful)" + END,
@@ -217,6 +218,8 @@ COMPLAINTS: tuple[Rule, ...] = (
         r"das (?:funktioniert|hilft|geht) (?:so |leider |immer noch )*nicht",
     ), HintFrom.REST, about_it=True),
     Rule("has a fault", Kind.COMPLAINT, _any(
+        r"(?:the|that|this) \w+ (?:is|was|are|were) (?:wrong|incorrect|missing|out of date|outdated|made up)\b",
+        r"(?:that|this) \w+ (?:doesn't|does not|don't) (?:exist|work|compile)\b",
         rf"{YOURS} (?:still |just |also )?"
         + _words("throws raises crashes fails contradicts? ignores lacks misses breaks hangs is_missing"
                  " has_(?:a|an)_error"
@@ -228,6 +231,7 @@ COMPLAINTS: tuple[Rule, ...] = (
         r"what (?:an? )?" + _words("load_of terrible horrible useless stupid awful pile_of waste joke"
         r" mess nonsense rubbish"
                                    " garbage on_earth the_hell the_fuck"),
+        r"(?:did|have|can|do) you even\b",
         r"are you (?:stupid|kidding|deaf|serious|even)|is this a joke|what is this (?:nonsense|garbage|crap)",
         r"you(?:'re| are) (?:useless|stupid|an idiot|hopeless|terrible|no help)|you stupid\b",
     ), veto=True),
@@ -245,8 +249,8 @@ COMPLAINTS: tuple[Rule, ...] = (
     ), HintFrom.CLAUSE),
     Rule("again", Kind.COMPLAINT, _any(r"(?:once )?again\s*[,:–—-]", r"noch ?mal[,:]"), HintFrom.REST),
     Rule("try again", Kind.COMPLAINT, _any(
-        r"(?:please )?(?:try (?:it |that )?(?:once )?(?:again|harder)|redo (?:it|this|that)|do (?:it"
-        r"|that) (?:again|over))\b",
+        r"(?:please )?(?:fix (?:it|this|that)|try (?:it |that )?(?:once )?(?:again|harder)|redo (?:it|this|that)"
+        r"|do (?:it|that) (?:again|over))\b",
     )),
     Rule("actually", Kind.COMPLAINT, _any(
         rf"(?:well,? )?actually,? (?:it|that|they|he|she|there)(?:'s|'re| is| was| were| has| had) (?!{GOOD})",
@@ -269,29 +273,32 @@ DIRECTIVES: tuple[Rule, ...] = (
         r"keine? (?:\w+ )?(?:listen?|emojis?|aufz[äa]hlung\w*|tabellen?|floskeln|ausrufezeichen)\b",
     ), HintFrom.CLAUSE),
     Rule("style", Kind.DIRECTIVE, _any(
-        rf"{ASK}(?:a (?:bit|little) |much |even |be |make (?:it|this|that|them) )*(?:{SHORTER}(?!"
+        rf"{ASK}(?:a (?:bit|little) |much |even |be |sound |make (?:it|this|that|them) )*(?:{SHORTER}(?!"
         rf" than)|(?:more|less|fewer)"
-        rf" {STYLE}|(?:concise|brief|specific|kurz|nice)" + END + ")",
+        rf" {STYLE}|(?:concise|brief|specific|kurz)" + END + ")",
         rf"{ASK}(?:keep|make) (?:it|this|that|them|things|your (?:answers?|repl(?:y|ies)|sentences|tone)"
         r"|the (?:answers?|repl(?:y|ies)|sentences|tone)|to the)\b",
         rf"{ASK}(?:answer|reply|respond|speak|talk|write|say|phrase|put|format|explain|do|give|rewrite"
         rf"|rephrase|summari[sz]e)"
         r"(?: (?:me|it|this|that|to me|everything|the answer|your answers?))* (?:in|with|without|like"
         r"|using|as|more|less"
-        r"|only|to)\b(?![^\n]*:)",
+        r"|only)\b(?![^\n]*:)",
         rf"{ASK}(?:shorten|simplify|rephrase|condense) (?:it|this|that|your)\b",
         r"add (?:some|a bit of|a little|more) (?:\w+ )?" + STYLE,
         r"(?:bitte )?(?:antworte|schreib|sprich|rede)\w* (?:bitte |mir )?(?:auf|in|ohne|mit|k[üu]rzer)\b",
+        r"mach\w* (?:es|das) (?:bitte )?(?:k[üu]rzer|einfacher|l[äa]nger)",
         r"bitte (?:auf|in (?:einem|zwei|wenigen)|ohne|k[üu]rzer)\b",
     ), HintFrom.CLAUSE),
     Rule("please do", Kind.DIRECTIVE, _any(
-        r"please (?:use|keep|be|include|always|never|call me|address me|stick to|start|end|limit|skip"
+        r"please (?:keep|be|include|always|never|call me|address me|stick to|start|end|limit|skip"
         r"|remember|format|begin"
         r"|refrain|explain it)\b",
         r"always " + _words("answer use start end include say write give show put call address add"
         r" cite explain ask check"
                             " begin keep"),
-        r"use (?!(?:this|that|the following|my|these)\b)[^.?!\n:]{1,60}$",
+        r"(?:(?:can|could|would|will) you )?(?:please )?use (?!(?:this|that|my|these)\b)"
+        r"(?![^.?!\n]*(?:\b(?:below|above|following)\b| to \w))[^.?!\n:]{1,60}$",
+        r"(?:please )?(?:leave (?:out|off)|omit|skip) (?!to\b|ahead\b)\w+",
         r"(?:please )?(?:call|address) me (?!later|back|tomorrow|when)\w+",
         r"(?:maybe|perhaps) (?:you (?:could|should)|try)\b",
         r"you (?:should|need to|must) " + _words("have always also at_least rather be use say start keep give write"),

@@ -123,13 +123,16 @@ def _span(reply: Reply, reaction: Reaction, found: list[Reaction]) -> tuple[int,
     if reaction.rule.hint is HintFrom.CLAUSE:
         return reaction.clause.starts[0], sentence.end
     if reaction.rule.hint is HintFrom.REST:
-        return _rest(reply, reaction, max(each.end for each in found if each.place == reaction.place))
+        return _rest(reply, reaction, found)
     return None
 
 
-def _rest(reply: Reply, reaction: Reaction, reacted_until: int) -> tuple[int, int] | None:
+def _rest(reply: Reply, reaction: Reaction, found: list[Reaction]) -> tuple[int, int] | None:
     """What the user says after the rejection: the rest of the sentence, else the next one if it states something."""
     sentence = reply.sentences[reaction.place]
+    if any(each.rule.hint is HintFrom.CLAUSE for each in found if each.place == reaction.place):
+        return None  # that says it
+    reacted_until = max(each.end for each in found if each.place == reaction.place)
     if len(reply.masked[reacted_until : sentence.end].split()) >= FEWEST_WORDS:
         return reaction.start, sentence.end
     for after in reply.sentences[reaction.place + 1 : reaction.place + 2]:

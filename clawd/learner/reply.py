@@ -37,6 +37,9 @@ OPENER = re.compile(
     re.IGNORECASE,
 )
 LONGEST_LEAD_WORDS = 3
+LONGEST_READ = 4000  # characters: a reaction comes first
+MOST_OPENERS = 6  # of a clause
+MOST_CLAUSES = 8  # of a sentence
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ def texts_of_role(messages: list[Message], role: str) -> list[str]:
 
 
 def read(text: str, harmless: re.Pattern[str]) -> Reply:
-    """Cut `text` up; what `harmless` matches is masked like a quotation."""
-    plain = text.replace("’", "'").replace("‘", "'")
+    """Cut the beginning of `text` up; what `harmless` matches is masked like a quotation."""
+    plain = text[:LONGEST_READ].replace("’", "'").replace("‘", "'")
     masked = harmless.sub(_blank, NOT_THEIR_WORDS.sub(_blank, plain))
     return Reply(plain, masked, tuple(_sentences(masked)))
 
@@ -110,14 +113,18 @@ def _clauses(masked: str, start: int, end: int) -> Iterator[Clause]:
     After longer ones a comma continues a thought: "when I was young, you didn't …" is no complaint.
     """
     yield Clause(_starts(masked, start, end), end, contrast=False)
+    clauses = 1
     for found in CLAUSE_BREAK.finditer(masked, start, end):
         hard = found.group("hard") is not None
+        if clauses == MOST_CLAUSES:
+            return
         if found.end() < end and (hard or len(masked[start : found.start()].split()) <= LONGEST_LEAD_WORDS):
+            clauses += 1
             yield Clause(_starts(masked, found.end(), end), end, contrast=hard)
 
 
 def _starts(masked: str, start: int, end: int) -> tuple[int, ...]:
     starts = [start]
-    while opener := OPENER.match(masked, starts[-1], end):
+    while len(starts) <= MOST_OPENERS and (opener := OPENER.match(masked, starts[-1], end)):
         starts.append(opener.end())
     return tuple(starts)

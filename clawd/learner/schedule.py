@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from clawd.config import LearnSettings
 from clawd.errors import ClawdError, UpdateFailed
@@ -23,6 +22,7 @@ from clawd.learner.jobs import ServedModel
 from clawd.learner.publish import Publisher
 from clawd.paths import DataFolder
 from clawd.store import Store
+from clawd.store.codec import now
 from clawd.store.records import Adapter, Update
 
 log = logging.getLogger(__name__)
@@ -207,17 +207,15 @@ class Updates:
 
     def _quarantine(self, left_out: dict[str, str]) -> None:
         for sample_id, reason in left_out.items():
-            self._store.signals.quarantine(sample_id, reason)
+            if self._store.signals.get(sample_id).state == "claimed":  # recovery may come here a second time
+                self._store.signals.quarantine(sample_id, reason)
 
     def _note(self, what: str, update: Update, **detail: object) -> None:
         names = {adapter.id: adapter.name for adapter in self._store.people.adapters()}
         adapter = names.get(update.adapter_id, update.adapter_id)
+        if what != "started":
+            detail["seconds"] = round(now() - update.started_at, 1)
         self._store.event(f"update.{what}", update.id, adapter=adapter, number=update.number, **detail)
         reason = f": {detail['reason']}" if "reason" in detail else ""
         level = logging.INFO if what in ("started", "staged") else logging.WARNING
         log.log(level, "update %s of adapter %s, version %d: %s%s", update.id, adapter, update.number, what, reason)
-
-    @property
-    def current_job(self) -> Path | None:
-        """Folder of the update that runs now; none: none runs."""
-        return jobs.folder_of(self._deps.data, self._current.update.id) if self._current else None

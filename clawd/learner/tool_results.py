@@ -36,11 +36,16 @@ FAILURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 
 
+ENDS_READ = 6000  # characters: a failure is told at the beginning or at the end
+
+
 def failure(text: str) -> str | None:
     """The name of the failure that a tool's result reports; none: it isn't clearly one."""
     fields = _object(text)
     if fields is not None:
         return _failure_of_object(fields)
+    if len(text) > 2 * ENDS_READ:
+        text = f"{text[:ENDS_READ]}\n{text[-ENDS_READ:]}"
     return next((name for name, pattern in FAILURES if pattern.search(text)), None)
 
 
@@ -49,7 +54,7 @@ def _object(text: str) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
