@@ -20,6 +20,7 @@ from clawd.server.engine.types import AdapterVersion, Event, Finished, Generatio
 from tests.tiny_gguf import Shape, write_random_lora
 
 GREEDY = SamplingParams(temperature=0)
+COMPARED = SamplingParams(temperature=0, top_logprobs=5)
 PATIENCE_S = 60.0
 
 
@@ -97,6 +98,21 @@ def running(path: Path, *, model: ModelSettings | None = None, **server: Any) ->
         engine.close()
 
 
+def assert_same(answer: Answer, expected: Answer, tolerance: float = 0.05) -> None:
+    """Two greedy answers that were asked for with alternatives agree.
+
+    Batches of other sizes round differently, so that where two tokens are as good as equally likely (within `tolerance`
+    nats) either may come, and what follows can't be compared.
+    """
+    assert answer.tokens, "no answer"
+    for token, other in zip(answer.tokens, expected.tokens, strict=True):
+        if token.id != other.id:
+            likely = {alternative.id: alternative.logprob for alternative in other.alternatives}
+            assert likely.get(token.id, -np.inf) > other.logprob - tolerance
+            return
+        assert abs(token.logprob - other.logprob) < tolerance
+
+
 def until(condition: Any, seconds: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -112,9 +128,13 @@ def adapter(folder: Path, shape: Shape, seed: int, strength: float = 1.0, rank: 
 
 
 def bare_logprobs(
-    path: Path, tokens: Sequence[int], last: int, version: AdapterVersion | None = None
+    path: Path, prompt: Sequence[int], answered: Sequence[int], version: AdapterVersion | None = None
 ) -> NDArray[np.float64]:
-    """(last, V): log-softmax after each of the last `last` of `tokens`, in a context of its own."""
+    """(T, V): log-softmax before each token of `answered`, from a context of its own without any of clawd.
+
+    The prompt is read at once, the answer token by token: batches of other sizes round differently, on the embedded
+    model by up to 0.3 nats.
+    """
     model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
     params = llama.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_ubatch = 512, 512, 512
@@ -124,21 +144,21 @@ def bare_logprobs(
         llama.llama_set_adapters_lora(
             context, (llama.llama_adapter_lora_p_ctypes * 1)(lora), 1, (ctypes.c_float * 1)(1.0)
         )
-    batch = llama.llama_batch_init(len(tokens), 0, 1)
-    batch.n_tokens = len(tokens)
-    for i, token in enumerate(tokens):
-        batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, i, 1
-        batch.seq_id[i][0] = 0
-        batch.logits[i] = int(i >= len(tokens) - last)
-    assert llama.llama_decode(context, batch) == 0
     size = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
-    rows = [
-        np.ctypeslib.as_array(llama.llama_get_logits_ith(context, i), (size,)).astype(np.float64)
-        for i in range(len(tokens) - last, len(tokens))
-    ]
-    llama.llama_batch_free(batch)
+    rows = []
+    for part in [list(prompt), *([token] for token in answered[:-1])]:
+        tokens = (llama.llama_token * len(part))(*part)
+        assert llama.llama_decode(context, llama.llama_batch_get_one(tokens, len(part))) == 0
+        rows.append(np.ctypeslib.as_array(llama.llama_get_logits_ith(context, -1), (size,)).astype(np.float64))
     llama.llama_free(context)
     llama.llama_model_free(model)
     logits = np.stack(rows)
     shifted = logits - logits.max(axis=1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def bare_told(
+    path: Path, prompt: Sequence[int], answered: Sequence[int], version: AdapterVersion | None = None
+) -> NDArray[np.float64]:
+    """(T,): the log-probabilities of `answered` itself."""
+    return bare_logprobs(path, prompt, answered, version)[range(len(answered)), answered]

@@ -15,7 +15,7 @@ from clawd.config import ModelSettings
 from clawd.errors import AdapterRejected, ContextOverflow, EngineStopped, ModelError
 from clawd.server.engine.engine import Engine
 from clawd.server.engine.types import AdapterVersion, Event, Finished, Priority, SamplingParams, Token
-from tests.server.engine.asking import GREEDY, Answer, adapter, ask, bare_logprobs, ids, running, until
+from tests.server.engine.asking import GREEDY, Answer, adapter, ask, bare_told, ids, running, until
 from tests.tiny_gguf import TINY
 
 PROMPT = [1, 50, 60, 70, 80, 90]
@@ -207,12 +207,9 @@ class TestVersions:
             assert ids(engine, PROMPT, 5, version=new) == asked
             assert ids(engine, PROMPT, 5, version=old) != asked  # asked for again: loaded again
         told = [token.logprob for token in stream.tokens]
-        read = [*PROMPT, *stream.ids[:-1]]
-        under = {
-            version: bare_logprobs(tiny_model, read, 400, version)[range(400), stream.ids] for version in (old, new)
-        }
-        assert told == pytest.approx(under[old], abs=0.05)
-        assert told != pytest.approx(under[new], abs=1)
+        under = {version.id: bare_told(tiny_model, PROMPT, stream.ids, version) for version in (old, new)}
+        assert told == pytest.approx(under[old.id], abs=0.05)
+        assert told != pytest.approx(under[new.id], abs=1)
 
     def test_idle_versions_beyond_the_limit_are_unloaded(self, tiny_model: Path, tmp_path: Path) -> None:
         versions = [adapter(tmp_path, TINY, seed) for seed in range(10, 16)]
@@ -316,7 +313,7 @@ class TestScarcity:
             assert [answer.wait().response_tokens for answer in answers] == [150] * 6
             assert engine.stats().prompt_tokens > 6 * 60, "somebody was read twice"
         for prompt, answer in zip(prompts, answers, strict=True):
-            expected = bare_logprobs(tiny_model, [*prompt, *answer.ids[:-1]], last=150)[range(150), answer.ids]
+            expected = bare_told(tiny_model, prompt, answer.ids)
             assert [token.logprob for token in answer.tokens] == pytest.approx(expected, abs=0.05)
 
     def test_as_long_as_the_context_among_others(self, tiny_model: Path) -> None:
