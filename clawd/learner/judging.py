@@ -30,6 +30,8 @@ TURNS_AT_ONCE = 4
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 
+UNREACHABLE, ANSWERS = "judge.unreachable", "judge.answers"
+
 NO_SIGNAL = "no signal: scored 0, no hint"
 NO_SCORE = "no score: no valid vote"
 NO_ADAPTER = "answered by the bare base on request"
@@ -122,7 +124,8 @@ class ModelJudging:
         self._judge = judge
         self._clock = clock
         self._first_pause_s = first_pause_s
-        self._failures = 0
+        told = store.newest_event((UNREACHABLE, ANSWERS), judge.name)
+        self._failures = int(told is not None and told["kind"] == UNREACHABLE)
         self._not_before = 0.0
         self._stopping = False
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
@@ -191,7 +194,7 @@ class ModelJudging:
 
     def _wait(self, problem: str) -> None:
         if not self._failures:
-            self._store.event("judge.unreachable", self._judge.name, problem=problem)
+            self._store.event(UNREACHABLE, self._judge.name, problem=problem)
         self._failures += 1
         pause_s = min(self._first_pause_s * 2.0 ** (self._failures - 1), LONGEST_PAUSE_S)
         self._not_before = self._clock() + pause_s
@@ -199,7 +202,7 @@ class ModelJudging:
 
     def _answers_again(self) -> None:
         if self._failures:
-            self._store.event("judge.answers", self._judge.name, failures=self._failures)
+            self._store.event(ANSWERS, self._judge.name, failures=self._failures)
         self._failures = 0
 
 

@@ -110,7 +110,8 @@ TROUBLE = _any(
                    " fuck\\w* ugh seriously nonsense rubbish garbage terrible horrible awful"
                    " as_always as_usual yet_another"
                    " another not_what kaputt leider wasted? annoy(?:s|ed|ing) joking kidding down again"
-                   " fired lawyer refund slow thanks_for_nothing just_great just_perfect oh_great overheated burnt stopped"),
+                   " fired lawyer refund slow thanks_for_nothing just_great just_perfect oh_great"
+                   " overheated burnt stopped"),
     r"\b(?:doesn't|don't|didn't|won't|can't|isn't|not) \w+",
 )  # fmt: skip
 """Words beside which praise may be meant the other way round."""

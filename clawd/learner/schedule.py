@@ -1,12 +1,13 @@
 """When an adapter is updated: enough samples wait, no other update runs, nothing forbids it.
 
 `Updates.tick` does what is due and returns: begins an update, looks whether the running one has ended, publishes it.
-One update at a time on a machine. What happens is noted as an event `update.started`, `.staged`, `.refused`, `.failed`
-or `.blocked`, with figures; a version that is staged is the server's to activate.
+One update at a time on a machine. What happens is noted as an event `update.started`, `.staged`, `.refused`, `.failed`,
+`.blocked` or `.unblocked`, with figures; a version that is staged is the server's to activate.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from clawd.store.records import Adapter, Update
 log = logging.getLogger(__name__)
 
 INTERRUPTED = "interrupted"
+BLOCKED, UNBLOCKED = "update.blocked", "update.unblocked"
 FIRST_PAUSE_S = 15.0
 LONGEST_PAUSE_S = 900.0
 
@@ -75,6 +77,10 @@ class Updates:
 
     def recover(self) -> None:
         """At start: updates that a dead process left running. What it had finished counts, the rest is interrupted."""
+        for adapter in self._store.people.adapters():
+            told = self._store.newest_event((BLOCKED, UNBLOCKED), adapter.id)
+            if told is not None and told["kind"] == BLOCKED:
+                self._blocked[adapter.id] = json.loads(told["detail"])["reason"]
         for update in self._store.updates.running():
             outcome = jobs.read_outcome(jobs.folder_of(self._deps.data, update.id))
             if outcome is None:
@@ -117,10 +123,11 @@ class Updates:
     def _is_blocked(self, adapter: Adapter) -> bool:
         problem = self._deps.backend.unavailable() or self._foreign_base(adapter)
         if problem is None:
-            self._blocked.pop(adapter.id, None)
+            if self._blocked.pop(adapter.id, None) is not None:
+                self._store.event(UNBLOCKED, adapter.id, adapter=adapter.name)
         elif self._blocked.get(adapter.id) != problem:
             self._blocked[adapter.id] = problem
-            self._store.event("update.blocked", adapter.id, adapter=adapter.name, reason=problem)
+            self._store.event(BLOCKED, adapter.id, adapter=adapter.name, reason=problem)
             log.warning("adapter %s is not updated: %s", adapter.name, problem)
         return problem is not None
 

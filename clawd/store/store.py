@@ -7,6 +7,7 @@ or the learner.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,6 +43,14 @@ class Store:
     def events(self, kind: str) -> list[Row]:
         """All events of a kind, oldest first."""
         return self._connection.rows("SELECT * FROM events WHERE kind = ? ORDER BY at, id", (kind,))
+
+    def newest_event(self, kinds: Sequence[str], subject: str) -> Row | None:
+        """The newest event about `subject` of one of `kinds`: of a begin and an end, it says which holds now."""
+        marks = ", ".join("?" for _ in kinds)
+        return self._connection.row(
+            f"SELECT * FROM events WHERE kind IN ({marks}) AND subject = ? ORDER BY at DESC, rowid DESC LIMIT 1",
+            (*kinds, subject),
+        )
 
     def verify(self) -> list[str]:
         """What is wrong with the contents, a sentence each; empty: all is well."""

@@ -275,3 +275,11 @@ class TestModel:
             model_judging(world, judge, votes=1).tick()
         assert {world.state(turn_id)[0] for turn_id in turns} == {"sampled"}
         assert len(judge.requests) == 6
+
+    def test_that_it_answers_again_is_told_after_a_restart_too(self, world: World) -> None:
+        world.turn("Hm.")
+        with ScriptedJudge(lambda body: (503, {})) as judge:
+            model_judging(world, judge).tick()
+        with ScriptedJudge([verdict(1)]) as judge:
+            model_judging(world, judge).tick()
+        assert len(world.events("judge.answers")) == 1

@@ -280,3 +280,18 @@ class TestRecovery:
         assert not folder_of(world.data, update.id).exists()
         world.updates(backend).recover()
         assert counts(world) == {"waiting": 2}
+
+
+def test_whether_an_adapter_is_blocked_is_known_across_restarts(world: World, backend: ScriptedBackend) -> None:
+    world.samples(2)
+    backend.problem = "torch can't be found"
+    world.updates(backend).tick()
+    again = world.updates(backend)
+    again.recover()
+    again.tick()
+    assert len(world.events("update.blocked")) == 1 and world.events("update.unblocked") == []
+    backend.problem = None
+    last = world.updates(backend)
+    last.recover()
+    last.tick()
+    assert world.events("update.unblocked") == [{"adapter": "default"}]

@@ -117,3 +117,11 @@ def test_feedback_that_takes_the_only_signal_quarantines_the_sample(world: World
     sample = world.store.signals.get(world.sample(reward=1))
     assert world.store.signals.feedback(sample.turn_id, Vote("feedback", 0, "feedback")) == "sample changed"
     assert world.store.signals.get(sample.id).state == "quarantined"
+
+
+def test_the_newest_event_says_what_holds_now(store: Store) -> None:
+    assert store.newest_event(("down", "up"), "judge") is None
+    for kind, subject in [("down", "judge"), ("up", "judge"), ("down", "judge"), ("up", "other"), ("else", "judge")]:
+        store.event(kind, subject)
+    newest = store.newest_event(("down", "up"), "judge")
+    assert newest is not None and newest["kind"] == "down"
