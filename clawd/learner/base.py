@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shutil
+import struct
 from pathlib import Path
 from typing import Literal, cast
 
@@ -46,8 +47,7 @@ def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> 
         _build(gguf, folder, dtype)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True)
     model.requires_grad_(False)
-    model.eval()
-    return cast(PreTrainedModel, model)
+    return cast(PreTrainedModel, model.eval())
 
 
 def _is_whole(folder: Path) -> bool:
@@ -64,21 +64,34 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _build(gguf: Path, folder: Path, dtype: torch.dtype) -> None:
-    try:
-        # Without `dequantize` the weights stay packed and every multiplication unpacks them again.
-        model = AutoModelForCausalLM.from_pretrained(
-            gguf.parent, gguf_file=gguf.name, quantization_config=GgufConfig(dequantize=True), local_files_only=True
-        )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ModelError(f"{gguf} can't be loaded for training: {error}") from error
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
-    model.to(dtype).save_pretrained(aside, max_shard_size="1000GB")
-    seal = {name: _sha256(aside / name) for name in (WEIGHTS, CONFIG)}
-    (aside / SEAL).write_text(json.dumps(seal))
-    shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
+    aside.mkdir()
+    try:
+        _dense(gguf, aside).to(dtype).save_pretrained(aside, max_shard_size="1000GB")
+        seal = {name: _sha256(aside / name) for name in (WEIGHTS, CONFIG)}
+        (aside / SEAL).write_text(json.dumps(seal))
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _dense(gguf: Path, folder: Path) -> PreTrainedModel:
+    # Through a link in an empty folder: transformers takes up what lies beside the file, such as an adapter.
+    link = folder / "base.gguf"
+    link.symlink_to(gguf.absolute())
+    try:
+        # Without `dequantize` the weights stay packed and every multiplication unpacks them again.
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, gguf_file=link.name, quantization_config=GgufConfig(dequantize=True), local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, struct.error) as error:
+        raise ModelError(f"{gguf} can't be loaded for training: {error}") from error
+    finally:
+        link.unlink()
+    return cast(PreTrainedModel, model)
 
 
 def _sha256(path: Path) -> str:

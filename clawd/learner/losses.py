@@ -96,7 +96,7 @@ def grpo_term(inputs: LossInputs, settings: LossSettings) -> tuple[Tensor, Metri
         "grpo/ratio": _mean(log_ratio.exp(), active),
         "grpo/clipped": _mean(clipped, active),
         "grpo/importance_weight": _mean(importance, active),
-        "grpo/kl_old": _mean(k3(-log_ratio), active),
+        "grpo/kl_old": _mean(k3(log_ratio), active),
     }
     return torch.where(active, importance * loss, torch.zeros_like(loss)), metrics
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import signal
 import sys
 from pathlib import Path
 
@@ -18,8 +17,9 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from clawd.lifeline import die_with_parent
+
 Logprobs = NDArray[np.float64]
-PR_SET_PDEATHSIG = 1
 
 
 class Reader:
@@ -102,7 +102,6 @@ def compare(
 
 def main(arguments: list[str]) -> int:
     question, base, adapter = (Path(argument) for argument in arguments)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # dies with the update
     silent = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(silent, None)
     with np.load(question) as asked:
@@ -115,4 +114,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     raise SystemExit(main(sys.argv[1:]))

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from clawd import lifeline
 from clawd.config import LearnSettings
 from clawd.errors import UpdateFailed, UpdateRefused
 from clawd.learner.job import Sample
@@ -69,7 +70,9 @@ def ask_llama(question: Path, base_file: Path, adapter: Path) -> dict[str, float
     """Run `clawd.learner.served` on the question. Raises: UpdateFailed: it crashed, hung or refused."""
     command = [sys.executable, "-m", "clawd.learner.served", str(question), str(base_file), str(adapter)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True, env=lifeline.environment()
+        )
         answer: dict[str, float] = json.loads(done.stdout)
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip().splitlines() or ["no message"])[-1]
