@@ -84,7 +84,7 @@ class LlmJudge:
         """m votes, asked at the same time; some of them may be no vote.
 
         Raises:
-            JudgeUnreachable: not one could be asked for.
+            JudgeUnreachable: not one is valid, and one at least couldn't be asked for.
         """
         messages = judge_messages(turn)
         asked = [self._vote(client, messages) for _ in range(self._settings.votes)]
@@ -99,7 +99,7 @@ class LlmJudge:
                 raise result
             else:
                 votes.append(result)
-        if unreachable is not None and not any(vote.answer for vote in votes):
+        if unreachable is not None and all(vote.score is None for vote in votes):
             raise unreachable
         return votes
 

@@ -155,6 +155,11 @@ class TestUnreachable:
         with pytest.raises(JudgeUnreachable, match="can't be reached"):
             ask(judge, turn)
 
+    def test_an_invalid_vote_beside_a_failed_call_is_no_judgement(self, turn: Turn) -> None:
+        answers = [(500, {}), (200, completion("7"))]
+        with ScriptedJudge(lambda _: answers.pop()) as judge, pytest.raises(JudgeUnreachable):
+            ask(judge, turn, votes=2, attempts=1)
+
     def test_votes_that_came_count_when_another_call_failed(self, turn: Turn) -> None:
         answers = [(200, completion(verdict(-1))), (500, {}), (200, completion(verdict(-1)))]
         with ScriptedJudge(lambda _: answers.pop()) as judge:
