@@ -47,7 +47,7 @@ class ModelSettings(Section):
     path: Path | None = None
     """GGUF file to serve; none: the embedded SmolLM2-135M-Instruct."""
     name: str | None = None
-    """Name of the bare base model in the API; none: the file's own `general.name`."""
+    """Name of the bare base model in the API; none: the file's name without `.gguf`."""
     context: Annotated[int, Field(ge=256)] | None = None
     """Longest conversation in tokens; none: what the model was trained for."""
     kv_cells: Annotated[int, Field(ge=256)] | None = None

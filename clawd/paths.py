@@ -9,6 +9,8 @@ from pathlib import Path
 
 import platformdirs
 
+HOME_VARIABLE = "CLAWD_HOME"
+
 
 @dataclass(frozen=True)
 class DataFolder:
@@ -19,13 +21,13 @@ class DataFolder:
     @classmethod
     def default(cls) -> DataFolder:
         """`CLAWD_HOME` if set, else the XDG data folder of the user."""
-        home = os.environ.get("CLAWD_HOME")
+        home = os.environ.get(HOME_VARIABLE)
         return cls(Path(home).expanduser().resolve() if home else Path(platformdirs.user_data_dir("clawd")))
 
     @property
     def config_file(self) -> Path:
         """`clawd.toml` in `CLAWD_HOME` if that is set, else in the XDG config folder."""
-        if os.environ.get("CLAWD_HOME"):
+        if os.environ.get(HOME_VARIABLE):
             return self.root / "clawd.toml"
         return Path(platformdirs.user_config_dir("clawd")) / "clawd.toml"
 

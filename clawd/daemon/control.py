@@ -14,7 +14,7 @@ from clawd import errors
 from clawd.daemon import record
 from clawd.daemon.logs import last_words, open_for_appending
 from clawd.daemon.record import DaemonRecord
-from clawd.paths import DataFolder
+from clawd.paths import HOME_VARIABLE, DataFolder
 
 POLL_S = 0.05
 STOP_MARGIN_S = 2.0
@@ -36,6 +36,7 @@ def start_detached(folder: DataFolder, flags: Sequence[str]) -> DaemonRecord:
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
+            env=_environment_for(folder),
             start_new_session=True,
         )
     finally:
@@ -47,6 +48,13 @@ def start_detached(folder: DataFolder, flags: Sequence[str]) -> DaemonRecord:
             process.send_signal(signal.SIGTERM)
             process.wait()
         raise
+
+
+def _environment_for(folder: DataFolder) -> dict[str, str]:
+    """That makes a new process find `folder`, whichever this one's default is."""
+    if folder == DataFolder.default():
+        return dict(os.environ)
+    return {**os.environ, HOME_VARIABLE: str(folder.root)}
 
 
 def _wait_until_ready(folder: DataFolder, process: subprocess.Popen[bytes]) -> DaemonRecord:
