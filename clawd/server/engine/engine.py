@@ -26,7 +26,7 @@ from clawd.errors import AdapterRejected, ContextOverflow, EngineStopped
 from clawd.model.info import ModelInfo
 from clawd.model.vocab import Vocabulary
 from clawd.server.engine.adapters import AdapterSet
-from clawd.server.engine.model import LoadedModel
+from clawd.server.engine.model import ContextShape, LoadedModel
 from clawd.server.engine.run import Run
 from clawd.server.engine.scheduler import Sampled, Scheduler, StepPlan
 from clawd.server.engine.types import AdapterVersion, EngineStats, GenerationRequest, Priority, Sink
@@ -77,7 +77,8 @@ class Engine:
         self._model = LoadedModel.load(path, settings.model, server, use_extra_bufts=use_extra_bufts)
         self.vocabulary: Vocabulary = self._model.vocabulary
         self.model_info: ModelInfo = self.vocabulary.info
-        self.context: int = self._model.shape.context  # tokens of prompt and answer together
+        self.shape: ContextShape = self._model.shape
+        self.context: int = self.shape.context  # tokens of prompt and answer together
         self._scheduler = Scheduler(self._model.limits(server))
         self._adapters = AdapterSet(self._model.handle, self._model.context_handle, server.adapters_loaded)
         self._commands: SimpleQueue[_Command] = SimpleQueue()

@@ -17,7 +17,9 @@ from clawd.server.engine.types import SamplingParams, TokenAlternative
 
 Row = NDArray[np.float32]
 Ids = NDArray[np.int64]
-BLOCK = 64  # entries of V per block when the k largest are looked for
+FLOOR = 1 / 16  # of the largest weight, and again of that: where the search for the nucleus looks first
+SMALLEST = 1e-9
+BLOCK = 64  # entries of V that are looked at as one before each is
 
 
 @dataclass(frozen=True)
@@ -58,19 +60,17 @@ class Sampler:
 
     def _pick(self, logits: Row, weights: Row) -> int:
         """`weights` are exp(logits - max): what is wanted at temperature 1 without penalties."""
-        if self._penalised and self._counts:
+        penalised = self._penalised and bool(self._counts)
+        if penalised:
             logits = self._penalise(logits)
-            weights = np.exp(logits - logits.max())
         if self.params.temperature == 0:
             return int(logits.argmax())
-        if self.params.temperature != 1:
+        if penalised or self.params.temperature != 1:
             scaled = logits - logits.max()
             scaled /= np.float32(self.params.temperature)
-            weights = np.exp(scaled)
+            weights = np.exp(scaled, out=scaled)
         ids, weights = self._narrow(weights)
-        cumulative = np.cumsum(weights, dtype=np.float64)
-        index = int(np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right"))
-        index = min(index, len(weights) - 1)
+        index = draw(weights, self._random.random())
         return index if ids is None else int(ids[index])
 
     def _penalise(self, logits: Row) -> Row:
@@ -98,6 +98,31 @@ class Sampler:
         return ids, weights
 
 
+def draw(weights: Row, uniform: float) -> int:
+    """An index with probability in proportion to `weights`, from a number in [0, 1).
+
+    A long row is cut into blocks of entries whose numbers lie equally far apart, and drawn from in two steps.
+    """
+    blocks = len(weights) // BLOCK
+    if blocks < BLOCK:
+        return _draw_direct(weights, uniform)[0]
+    cut = blocks * BLOCK
+    sums = np.append(weights[:cut].reshape(BLOCK, blocks).sum(axis=0), weights[cut:].sum())
+    block, within = _draw_direct(sums, uniform)
+    if block == blocks:
+        return cut + _draw_direct(weights[cut:], within)[0]
+    return block + blocks * _draw_direct(weights[block:cut:blocks], within)[0]
+
+
+def _draw_direct(weights: Row, uniform: float) -> tuple[int, float]:
+    """(index, how far into its weight the draw fell, in [0, 1)). An entry of no weight is never drawn."""
+    cumulative = np.cumsum(weights, dtype=np.float64)
+    at = min(uniform * cumulative[-1], np.nextafter(cumulative[-1], 0))
+    index = int(np.searchsorted(cumulative, at, side="right"))
+    before = cumulative[index - 1] if index else 0.0
+    return index, float((at - before) / (cumulative[index] - before))
+
+
 def largest(values: Row, k: int) -> Ids:
     """Indices of the k largest of `values`, largest first, the lower index first among equals.
 
@@ -106,7 +131,7 @@ def largest(values: Row, k: int) -> Ids:
     blocks = len(values) // BLOCK
     candidates: Ids
     if k < blocks:
-        maxima = values[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1)
+        maxima = values[: blocks * BLOCK].reshape(BLOCK, blocks).max(axis=0)
         floor = np.partition(maxima, blocks - k)[blocks - k]
         candidates = np.flatnonzero(values >= floor)
     else:
@@ -116,13 +141,26 @@ def largest(values: Row, k: int) -> Ids:
 
 
 def nucleus(weights: Row, top_p: float) -> Ids:
-    """Indices of the smallest set of the largest `weights` that holds at least `top_p` of their sum, largest first.
+    """Indices, ascending, of the smallest set of the largest `weights` that holds at least `top_p` of their sum.
 
-    All entries of at most (1 - top_p) · sum / V hold at most 1 - top_p together, so that they can be left out first.
+    Among equals at the edge the lower index belongs. Only weights above a floor are sorted; the floor falls until what
+    is above it holds enough. Weights are at most about 1.
     """
-    total = float(weights.sum(dtype=np.float64))
-    candidates = np.flatnonzero(weights > np.float32((1.0 - top_p) * total / len(weights) * 0.999))
-    candidates = candidates[np.argsort(-weights[candidates], kind="stable")]
-    cumulative = np.cumsum(weights[candidates], dtype=np.float64)
-    count = int(np.searchsorted(cumulative, top_p * total, side="left")) + 1
-    return candidates[:count]
+    wanted = top_p * float(weights.sum(dtype=np.float64))
+    floor = np.float32(FLOOR * weights.max())
+    while True:
+        candidates = np.flatnonzero(weights >= floor)
+        above = weights[candidates]
+        if floor == 0 or float(above.sum(dtype=np.float64)) >= wanted:
+            break
+        floor = floor * np.float32(FLOOR) if floor > SMALLEST else np.float32(0)
+    descending = np.sort(above)[::-1]
+    count = int(np.searchsorted(np.cumsum(descending, dtype=np.float64), wanted, side="left")) + 1
+    if count >= len(descending):
+        return candidates
+    edge = descending[count - 1]
+    kept = above > edge
+    missing = count - int(kept.sum())
+    kept[np.flatnonzero(above == edge)[:missing]] = True
+    chosen: Ids = candidates[kept]
+    return chosen

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from clawd.server.engine.sampler import Sampler, largest, nucleus
+from clawd.server.engine.sampler import Sampler, draw, largest, nucleus
 from clawd.server.engine.types import SamplingParams
 
 Row = NDArray[np.float32]
@@ -158,6 +158,26 @@ def test_the_nucleus_is_the_smallest_set_that_holds_enough(seed: int, size: int,
     weights = np.exp(row(seed, size, scale)).astype(np.float32)
     kept = nucleus(weights, top_p)
     exact = weights.astype(np.float64)
-    assert kept.tolist() == np.argsort(-weights, kind="stable")[: len(kept)].tolist()
+    order = np.argsort(-weights, kind="stable")
+    assert kept.tolist() == sorted(order[: len(kept)].tolist())
     assert exact[kept].sum() >= top_p * exact.sum() * (1 - 1e-9)
-    assert exact[kept[:-1]].sum() < top_p * exact.sum()
+    assert exact[order[: len(kept) - 1]].sum() < top_p * exact.sum()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([1, 10, 4096, 5000]), st.floats(0, 1, exclude_max=True))
+def test_a_draw_never_falls_on_what_has_no_weight(seed: int, size: int, uniform: float) -> None:
+    weights = np.exp(row(seed, size))
+    weights[np.random.default_rng(seed).random(size) < 0.9] = 0
+    weights[seed % size] = 1
+    assert weights[draw(weights, uniform)] > 0
+
+
+def test_a_draw_from_a_long_row_follows_the_weights() -> None:
+    weights = np.ones(5000, np.float32)
+    weights[[0, 70, 4999]] = [2500, 5000, 2500]
+    uniforms = (np.arange(20_000) + 0.5) / 20_000
+    counts = np.bincount([draw(weights, uniform) for uniform in uniforms], minlength=5000)
+    total = weights.sum()
+    assert counts[[0, 70, 4999]] == pytest.approx(weights[[0, 70, 4999]] / total * 20_000, abs=2)
+    assert counts[1:70].sum() == pytest.approx(69 / total * 20_000, abs=70)
