@@ -1,0 +1,204 @@
+"""How fast the engine decodes, as a fraction of a bare llama.cpp loop, and what the key-value formats cost.
+
+Both sides run in one process on one model file with the same threads, batch, context and number format, one round of
+each in turn, so that a machine whose speed drifts slows both alike. The bare loop decodes, takes the largest logit and
+goes on: no log-probabilities, no text, no queue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from clawd.bench.report import Goal, Report
+from clawd.config import ModelSettings, Settings
+from clawd.model.embedded import embedded_model_path
+from clawd.model.llama import llama
+from clawd.model.vocab import load_model
+from clawd.server.engine.engine import Engine
+from clawd.server.engine.model import KV_TYPES
+from clawd.server.engine.types import Event, Finished, GenerationRequest, SamplingParams
+
+STREAMS = (1, 8)
+GOAL_AT_ONE_STREAM = 0.95
+
+
+def run(model: Path | None = None, *, quick: bool = False, command: str = "clawd bench decode") -> Report:
+    """Measure with `model`, by default the embedded one. `quick`: fewer rounds, no comparison of key-value formats."""
+    path = model or embedded_model_path()
+    tokens, rounds = (48, 3) if quick else (128, 7)
+    rows: list[dict[str, Any]] = []
+    goals = []
+    engine = Engine(path, Settings())
+    bare = BareLoop(path, engine)
+    engine.start()
+    try:
+        for streams in STREAMS:
+            row = _compare(bare, engine, streams, tokens, rounds)
+            rows.append(row)
+            if streams == 1:
+                goals.append(Goal("decode_fraction_1_stream", row["fraction"], GOAL_AT_ONE_STREAM, "higher"))
+    finally:
+        engine.close()
+        bare.close()
+    if not quick:
+        rows += [_apart(_measure_format, path, kv_type) for kv_type in KV_TYPES]
+    return Report("decode", command, rows, goals)
+
+
+class BareLoop:
+    """The least that decodes: llama.cpp's batch, one call per step, the largest logit. Shaped like `engine`."""
+
+    def __init__(self, path: Path, engine: Engine) -> None:
+        shape = engine.shape
+        self._model = load_model(path)
+        params = llama.llama_context_default_params()
+        params.n_ctx, params.n_seq_max, params.kv_unified = shape.cells, shape.sequences, True
+        params.n_batch = params.n_ubatch = shape.rows
+        params.n_outputs_max = shape.sequences
+        params.n_threads = params.n_threads_batch = shape.threads
+        params.type_k = params.type_v = KV_TYPES[shape.kv_type]
+        self._context = llama.llama_init_from_model(self._model, params)
+        self._batch = llama.llama_batch_init(shape.rows, 0, 1)
+        self._size = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self._model))
+
+    def decode(self, prompts: Sequence[Sequence[int]], tokens: int) -> float:
+        """Answer `prompts` in one batch, `tokens` each; returns tokens per second, the prompts not counted."""
+        llama.llama_memory_clear(llama.llama_get_memory(self._context), False)
+        newest = []
+        for sequence, prompt in enumerate(prompts):
+            self._step([(token, at, sequence) for at, token in enumerate(prompt)])
+            newest.append(self._largest(len(prompt) - 1))
+        started = time.perf_counter()
+        for step in range(tokens):
+            self._step([(newest[s], len(prompts[s]) + step, s) for s in range(len(prompts))])
+            newest = [self._largest(sequence) for sequence in range(len(prompts))]
+        return tokens * len(prompts) / (time.perf_counter() - started)
+
+    def close(self) -> None:
+        llama.llama_batch_free(self._batch)
+        llama.llama_free(self._context)
+        llama.llama_model_free(self._model)
+
+    def _step(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        batch = self._batch
+        batch.n_tokens = len(rows)
+        last = {sequence: i for i, (_, _, sequence) in enumerate(rows)}
+        for i, (token, position, sequence) in enumerate(rows):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, position, 1
+            batch.seq_id[i][0] = sequence
+            batch.logits[i] = int(last[sequence] == i)
+        if llama.llama_decode(self._context, batch) != 0:
+            raise RuntimeError("the bare loop can't decode")
+
+    def _largest(self, row: int) -> int:
+        pointer = llama.llama_get_logits_ith(self._context, row)
+        return int(np.ctypeslib.as_array(pointer, (self._size,)).argmax())
+
+
+class _Stream:
+    """Times of the tokens of one request."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.done = threading.Event()
+
+    def sink(self, event: Event) -> None:
+        if isinstance(event, Finished):
+            self.done.set()
+        else:
+            self.times.append(time.perf_counter())
+
+
+def decode_with(engine: Engine, prompts: Sequence[Sequence[int]], tokens: int) -> float:
+    """As `BareLoop.decode`: tokens per second while all prompts are being answered."""
+    streams = [_Stream() for _ in prompts]
+    for stream, prompt in zip(streams, prompts, strict=True):
+        request = GenerationRequest("bench", tuple(prompt), tokens + 1, sampling=SamplingParams(temperature=0))
+        engine.submit(request, stream.sink)
+    for stream in streams:
+        stream.done.wait()
+    begin = max(stream.times[0] for stream in streams)
+    end = min(stream.times[-1] for stream in streams)
+    return sum(begin < at <= end for stream in streams for at in stream.times) / (end - begin)
+
+
+def _prompts(engine: Engine, count: int) -> list[list[int]]:
+    return [
+        engine.vocabulary.tokenise(
+            f"<|im_start|>user\nWrite a long story about {i + 2} ships at sea.<|im_end|>\n<|im_start|>assistant\n",
+            parse_special=True,
+        )
+        for i in range(count)
+    ]
+
+
+def _compare(bare: BareLoop, engine: Engine, streams: int, tokens: int, rounds: int) -> dict[str, Any]:
+    prompts = _prompts(engine, streams)
+    bare.decode(prompts, 8)
+    decode_with(engine, prompts, 8)
+    pairs = [(bare.decode(prompts, tokens), decode_with(engine, prompts, tokens)) for _ in range(rounds)]
+    return {
+        "what": "decode",
+        "streams": streams,
+        "bare_tokens_per_s": round(statistics.median(pair[0] for pair in pairs), 1),
+        "engine_tokens_per_s": round(statistics.median(pair[1] for pair in pairs), 1),
+        "fraction": round(statistics.median(pair[1] / pair[0] for pair in pairs), 3),
+        "fractions": [round(pair[1] / pair[0], 3) for pair in pairs],
+    }
+
+
+def _measure_format(path: Path, kv_type: str) -> dict[str, Any]:
+    """Speed and memory of one number format of the cache, in a process of its own."""
+    memory = psutil.Process().memory_info
+    before = memory().rss
+    engine = Engine(path, Settings(model=ModelSettings.model_validate({"kv_type": kv_type})))
+    engine.start()
+    try:
+        ready = memory().rss
+        prompt = np.random.default_rng(0).integers(100, engine.vocabulary.size, min(2048, engine.context // 2))
+        started = time.perf_counter()
+        decode_with(engine, [prompt.tolist()], 1)
+        prompt_s = time.perf_counter() - started
+        speed = decode_with(engine, [prompt.tolist()], 64)
+        return {
+            "what": "kv_type",
+            "kv_type": kv_type,
+            "prompt_tokens_per_s": round(len(prompt) / prompt_s, 1),
+            "decode_tokens_per_s": round(speed, 1),
+            "depth_tokens": len(prompt),
+            "engine_mb_above_model": round((ready - before - engine.model_info.file_size) / 1e6, 1),
+            "process_mb_above_model": round((memory().rss - engine.model_info.file_size) / 1e6, 1),
+        }
+    finally:
+        engine.close()
+
+
+def _apart(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """In a fresh process, whose memory nothing else has touched."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the report as JSON; 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(prog="clawd bench decode", description=__doc__)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    report = run(options.model, quick=options.quick, command="python -m clawd.bench.decode")
+    print(report.to_json())
+    return int(not all(goal.ok for goal in report.goals))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
