@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clawd.learner.asked_again import is_asked_again
-from clawd.learner.phrases import HARMLESS, TROUBLE, Kind
+from clawd.learner.phrases import HARMLESS, TROUBLE
 from clawd.learner.reactions import Reaction, correction, is_request, reactions
 from clawd.learner.reply import Reply, read, text_of, texts_of_role
+from clawd.learner.rule import Kind
 from clawd.learner.tool_results import failure
 from clawd.store.records import Message, Reward, Vote
 

@@ -6,45 +6,7 @@ English, and the commonest German. Every pattern is tried where a clause begins,
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from enum import Enum, auto
-
-
-class Kind(Enum):
-    THANKS = auto()  # +1, but mere politeness before "but"
-    PRAISE = auto()  # +1
-    COMPLAINT = auto()  # -1, whatever else is said
-    DIRECTIVE = auto()  # a hint; -1 unless it comes with praise
-
-
-class HintFrom(Enum):
-    NOTHING = auto()
-    CLAUSE = auto()  # says itself what to do
-    REST = auto()  # only if the user goes on: "that's wrong" alone corrects nothing
-
-
-@dataclass(frozen=True)
-class Rule:
-    name: str
-    kind: Kind
-    pattern: re.Pattern[str]
-    hint: HintFrom = HintFrom.NOTHING
-    veto: bool = False  # unmistakable: stands against any number of a judge model's votes
-    about_it: bool = False  # "it" must mean the response, not something told just before
-    answers_question: bool = False  # no reaction if the response ended with a question
-    ends_topic: bool = False  # mere acceptance if a new request follows
-    standing: bool = False  # counts after a new request too: "from now on …"
-
-
-def _any(*phrases: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{phrase})" for phrase in phrases), re.IGNORECASE)
-
-
-def _words(text: str) -> str:
-    """A pattern for any one of the words, a word being a pattern without spaces; `_` stands for a space."""
-    return "(?:" + "|".join(text.split()).replace("_", " ") + r")\b"
-
+from clawd.learner.rule import HintFrom, Kind, Rule, any_of, words
 
 PART = (
     r"(?:last |first |second )?(?:answer|reply|response|code|result|explanation|summary|text"
@@ -63,29 +25,29 @@ YOU = (
     r"(?:(?:still|just|completely|totally|again|only|clearly|simply|obviously|also|even) )*"
 )
 ASK = r"(?:please |just |always |(?:can|could|would|will) you (?:please |just )?)*"
-STYLE = _words(
+STYLE = words(
     "details? detailed concise(?:ly)? brief(?:ly)? short(?:er)? long(?:er)? formal(?:ly)? informal casual(?:ly)?"
     " friendly polite(?:ly)? direct specific concrete precise simple simply technical verbose wordy chatty serious warm"
     " enthusiastic personal warmth playful jargon words text fluff filler context structured? humou?r natural careful"
     " emojis? markdown bold headings? bullets? bullet_points lists? tables? comments? exclamation_marks examples?"
     " encouraging numbered_lists? apologies disclaimers? intros? introductions? preambles? pleasantries caps smileys?"
 )
-GOOD = _words(
+GOOD = words(
     "great good perfect excellent amazing awesome brilliant fantastic wonderful helpful useful nice"
     " lovely spot_on clear"
     " clever fun funny beautiful superb best right correct impressive gold it kind_of"
     " what_i_(?:need|want|asked|meant|was_looking)"
 )
-CHEER = r"(?:(?:very|really|so) )?" + _words(
+CHEER = r"(?:(?:very|really|so) )?" + words(
     "good perfect(?:ly)? excellent great amazing awesome brilliant fantastic wonderful superb lovely"
     " beautiful nice cool sweet"
     " yay impressive perfekt super klasse toll prima wunderbar spitze"
 )
-SHORTER = _words("shorter longer simpler briefer warmer clearer kinder friendlier kürzer länger einfacher genauer")
+SHORTER = words("shorter longer simpler briefer warmer clearer kinder friendlier kürzer länger einfacher genauer")
 END = r"(?=\s*(?:[!.,;:)–—-]|$))"
 
-HARMLESS = _any(
-    r"\bno " + _words("problem worries thanks? thank_you need doubt way idea matter clue rush hurry"
+HARMLESS = any_of(
+    r"\bno " + words("problem worries thanks? thank_you need doubt way idea matter clue rush hurry"
     r" offen[cs]e longer one"
                       " kidding big_deal biggie probs stress pressure reason luck"),
     r"\bno,? (?:(?:that|this|it)'s|that is|we're|i'm|you're) (?:all|fine|ok(?:ay)?|good|alright|done)\b"
@@ -103,8 +65,8 @@ HARMLESS = _any(
 )  # fmt: skip
 """Phrases that look like a reaction and are none."""
 
-TROUBLE = _any(
-    r"\b" + _words("broken? broke fail(?:s|ed|ing)? crash(?:es|ed)? nothing_works? worse worst wrong useless stupid"
+TROUBLE = any_of(
+    r"\b" + words("broken? broke fail(?:s|ed|ing)? crash(?:es|ed)? nothing_works? worse worst wrong useless stupid"
                    " idiot(?:ic)? ridiculous deleted erased wiped destroyed messed lost gone ruined"
                    " wtf hell damn crap shit"
                    " fuck\\w* ugh seriously nonsense rubbish garbage terrible horrible awful"
@@ -116,34 +78,34 @@ TROUBLE = _any(
 )  # fmt: skip
 """Words beside which praise may be meant the other way round."""
 
-REQUEST = _any(
-    _words("write tell give explain show list create make describe help translate summari[sz]e compare find"
+REQUEST = any_of(
+    words("write tell give explain show list create make describe help translate summari[sz]e compare find"
            " suggest draft"
            " recommend draw generate continue add compose calculate compute solve convert define name rewrite plan pick"
            " choose imagine let's"),
-    _words("what how why when where who which can could would will is are do does did should i_need i_want i'd_like"),
-    _words("schreib erkl[äa]r was wie warum wann wo wer welche kannst k[öo]nntest"),
+    words("what how why when where who which can could would will is are do does did should i_need i_want i'd_like"),
+    words("schreib erkl[äa]r was wie warum wann wo wer welche kannst k[öo]nntest"),
 )  # fmt: skip
 """How a new request begins. What is told after it belongs to it: "Write a poem. Don't use rhymes." corrects nothing."""
 
-TRIED = _any(
+TRIED = any_of(
     r"(?:so )?i(?:'ve| have)? (?:just |now )?(?:tried|ran|read|tested|checked|followed|used|compiled|run|did|sent|made)"
 )
 """After this "it" means what the response proposed."""
 
 PRAISE: tuple[Rule, ...] = (
-    Rule("thanks", Kind.THANKS, _any(
+    Rule("thanks", Kind.THANKS, any_of(
         r"(?:many |a thousand )?(?:thanks|thank you|thx|ty|cheers|much appreciated)\b",
         r"(?:i )?(?:really |do )?appreciate (?:it|this|that|your)\b",
         r"(?:vielen |herzlichen |tausend )?dank(?:e|esch[öo]n)?\b",
     )),
-    Rule("praise", Kind.PRAISE, _any(
+    Rule("praise", Kind.PRAISE, any_of(
         rf"{IT}{BE}{VERY} (?:\w+ly )?{GOOD}(?! to\b)",
         rf"{IT} (?:\w+ly |now )?(?:help(?:s|ed)|work(?:s|ed)|runs|fixed it|solve[sd] (?:it|my)|compile[sd]|cleared)\b",
         rf"{IT} (?:\w+ly )?(?:did|does) (?:it|the (?:trick|job))\b",
         r"(?:das (?:hilft|hat geholfen|war's|passt|funktioniert)|genau (?:das|so|richtig)|sehr (?:gut|hilfreich))\b",
     ), about_it=True),
-    Rule("praise", Kind.PRAISE, _any(
+    Rule("praise", Kind.PRAISE, any_of(
         rf"what an?{VERY} {GOOD} \w+",
         r"(?:just|exactly|precisely) what i (?:need|want|asked|meant|was looking)",
         rf"(?:very |really |such an? )?{GOOD} (?:job|work|answer|explanation|one|reply|response|summary|catch|bot|stuff"
@@ -152,7 +114,7 @@ PRAISE: tuple[Rule, ...] = (
         r"(?:i )?(?:really |just |absolutely )?(?:love|like|adore) (?:it|this|that|how you|the way you)\b",
         r"you rock\b",
         r"(?:you(?:'re| are)|du bist) (?:a |an |the |so |very |really )*"
-        + _words("best awesome amazing great genius legend star life_?saver helpful brilliant klasse super"),
+        + words("best awesome amazing great genius legend star life_?saver helpful brilliant klasse super"),
         r"(?:so |very |really |extremely )?(?:helpful|useful)" + END,
         r"(?:much|way|far|so much|a lot) better\b",
         r"works (?:now|great|perfectly|fine|like a charm|beautifully)|works" + END,
@@ -161,36 +123,36 @@ PRAISE: tuple[Rule, ...] = (
         r"[👍👏🎉🙏💯🥳🤩😍❤]",
         r"(?:exactly|correct|precisely|bingo|bang on)" + END,
     )),
-    Rule("praise", Kind.PRAISE, _any(
+    Rule("praise", Kind.PRAISE, any_of(
         rf"{CHEER}(?: (?:stuff|indeed))?" + END,
     ), ends_topic=True),
 )  # fmt: skip
 
 COMPLAINTS: tuple[Rule, ...] = (
-    Rule("no", Kind.COMPLAINT, _any(
+    Rule("no", Kind.COMPLAINT, any_of(
         r"(?:no|nope|nah|nein)(?:,? (?:no|nope|nein))*(?:\s*[,.!:;–—-]|$| (?=(?:that|this|it|it's"
         r"|that's|i|you|not|das)\b))",
     ), HintFrom.REST, answers_question=True),
-    Rule("wrong", Kind.COMPLAINT, _any(
+    Rule("wrong", Kind.COMPLAINT, any_of(
         rf"(?:{IT}{BE}|you(?:'re| are)|(?:all|still|just|completely|totally|simply|plain)){VERY} "
-        + _words("wrong incorrect inaccurate mistaken false untrue nonsense made_up off broken bad terrible"
+        + words("wrong incorrect inaccurate mistaken false untrue nonsense made_up off broken bad terrible"
                  " awful useless"
                  " garbage rubbish outdated worse ridiculous mess lie not_true not_correct"),
         r"(?:wrong|incorrect|falsch|nonsense|bullshit|rubbish|unsinn|quatsch)" + END,
         r"das (?:ist|war|stimmt) (?:leider |aber |so |immer noch )*(?:falsch|nicht\b)",
     ), HintFrom.REST, veto=True, about_it=True),
-    Rule("not right", Kind.COMPLAINT, _any(
+    Rule("not right", Kind.COMPLAINT, any_of(
         rf"{IT}(?:{BE}{VERY} not|(?: is| was| are)n't|'s not){VERY}"
         r" (?!(?:a |the |my )?(?:bad|problem|issue|fault|necessary|urgent|what)\b)\w+",
     ), HintFrom.REST, about_it=True),
-    Rule("not what I asked", Kind.COMPLAINT, _any(
+    Rule("not what I asked", Kind.COMPLAINT, any_of(
         rf"(?:{IT}(?:{BE} not|(?: is| was)n't)|not){VERY} what i \w+(?: (?:for|in mind|to \w+))*",
         r"i (?:didn't|did not|never) (?:ask|want|request|say|mean)\b|nobody asked\b",
         r"das (?:habe|hatte|wollte|meinte) ich (?:so )?nicht\b|das war nicht meine frage",
     ), HintFrom.REST, veto=True),
-    Rule("you didn't", Kind.COMPLAINT, _any(
+    Rule("you didn't", Kind.COMPLAINT, any_of(
         YOU + r"(?:didn't|did not) (?!have to|need to|do anything)",
-        YOU + _words("haven't have_not forgot ignored? missed left_out failed misunderstood misread misinterpreted"
+        YOU + words("haven't have_not forgot ignored? missed left_out failed misunderstood misread misinterpreted"
                      " skipped"
                      " overlooked confused mixed_up repeat(?:ed)? contradict(?:ed)?"
                      " gave_me_the_wrong answered_the_wrong"),
@@ -202,41 +164,41 @@ COMPLAINTS: tuple[Rule, ...] = (
         r"you sound (?:like|so|too|as if)",
         r"why (?:do|are|did) you (?:keep|always|still|never|again|ignor\w+)",
     ), HintFrom.CLAUSE, veto=True),
-    Rule("too much", Kind.COMPLAINT, _any(
+    Rule("too much", Kind.COMPLAINT, any_of(
         rf"(?:(?:{IT}{BE}|you(?:'re| are)){VERY} |way |far |much |a (?:bit|little) |still |viel )?(?:too|zu) "
-        + _words("much many long short verbose wordy vague formal informal casual complicated complex"
+        + words("much many long short verbose wordy vague formal informal casual complicated complex"
                  " technical dry cold"
                  " generic detailed slow fast abstract simple simplistic chatty lang kurz"
                  " kompliziert f[öo]rmlich viel"),
     ), HintFrom.CLAUSE, about_it=True),
-    Rule("doesn't work", Kind.COMPLAINT, _any(
+    Rule("doesn't work", Kind.COMPLAINT, any_of(
         rf"{IT} (?:still |just |really |also )*(?:doesn't|does not|didn't|did not|don't|won't|isn't"
         rf"|never) (?:even |\w+ly )*"
-        + _words("work help answer compile run make_sense make_any_sense match fit address explain do_(?:what|it|that)"
+        + words("work help answer compile run make_sense make_any_sense match fit address explain do_(?:what|it|that)"
                  " solve fix rhyme add_up"),
         rf"{IT} makes? no sense",
         r"not (?:helpful|useful|correct|right|true|good enough)\b",
         r"das (?:funktioniert|hilft|geht) (?:so |leider |immer noch )*nicht",
     ), HintFrom.REST, about_it=True),
-    Rule("has a fault", Kind.COMPLAINT, _any(
+    Rule("has a fault", Kind.COMPLAINT, any_of(
         r"(?:the|that|this) \w+ (?:is|was|are|were) (?:wrong|incorrect|missing|out of date|outdated|made up)\b",
         r"(?:that|this) \w+ (?:doesn't|does not|don't) (?:exist|work|compile)\b",
         rf"{YOURS} (?:still |just |also )?"
-        + _words("throws raises crashes fails contradicts? ignores lacks misses breaks hangs is_missing"
+        + words("throws raises crashes fails contradicts? ignores lacks misses breaks hangs is_missing"
                  " has_(?:a|an)_error"
                  " has_(?:a|an)_mistake has_(?:a|an)_bug gives_me_an_error gives_an_error"),
         "👎",
     ), HintFrom.REST),
-    Rule("insult", Kind.COMPLAINT, _any(
+    Rule("insult", Kind.COMPLAINT, any_of(
         r"(?:useless|terrible|awful|horrible|pathetic|ridiculous|garbage)" + END,
-        r"what (?:an? )?" + _words("load_of terrible horrible useless stupid awful pile_of waste joke"
+        r"what (?:an? )?" + words("load_of terrible horrible useless stupid awful pile_of waste joke"
         r" mess nonsense rubbish"
                                    " garbage on_earth the_hell the_fuck"),
         r"(?:did|have|can|do) you even\b",
         r"are you (?:stupid|kidding|deaf|serious|even)|is this a joke|what is this (?:nonsense|garbage|crap)",
         r"you(?:'re| are) (?:useless|stupid|an idiot|hopeless|terrible|no help)|you stupid\b",
     ), veto=True),
-    Rule("I asked", Kind.COMPLAINT, _any(
+    Rule("I asked", Kind.COMPLAINT, any_of(
         r"(?:as )?i (?:already |just |clearly |explicitly |specifically |only |have already"
         r" )*(?:asked (?:you |for|about|how"
         r"|what|why|whether|if|which|when|where)|told you)(?! (?:my|him|her|them)\b)",
@@ -244,28 +206,28 @@ COMPLAINTS: tuple[Rule, ...] = (
         r"(?!(?:hello|hi|hey|yes|goodbye|bye|that i|to (?:my|him|her|them|the))\b)",
         r"(?:didn't i|haven't i|did i not|how (?:often|many times)) .{0,20}(?:say|said|tell|told|ask|mention)",
     ), HintFrom.CLAUSE),
-    Rule("I meant", Kind.COMPLAINT, _any(
+    Rule("I meant", Kind.COMPLAINT, any_of(
         r"i (?:meant|mean|was (?:asking|talking) about|want(?:ed)?|need(?:ed)?|asked for) [^.?!\n]{1,80}?,? "
         r"(?:not|instead of)\b",
     ), HintFrom.CLAUSE),
-    Rule("again", Kind.COMPLAINT, _any(r"(?:once )?again\s*[,:–—-]", r"noch ?mal[,:]"), HintFrom.REST),
-    Rule("try again", Kind.COMPLAINT, _any(
+    Rule("again", Kind.COMPLAINT, any_of(r"(?:once )?again\s*[,:–—-]", r"noch ?mal[,:]"), HintFrom.REST),
+    Rule("try again", Kind.COMPLAINT, any_of(
         r"(?:please )?(?:fix (?:it|this|that)|try (?:it |that )?(?:once )?(?:again|harder)|redo (?:it|this|that)"
         r"|do (?:it|that) (?:again|over))\b",
     )),
-    Rule("actually", Kind.COMPLAINT, _any(
+    Rule("actually", Kind.COMPLAINT, any_of(
         rf"(?:well,? )?actually,? (?:it|that|they|he|she|there)(?:'s|'re| is| was| were| has| had) (?!{GOOD})",
     ), HintFrom.CLAUSE),
 )  # fmt: skip
 
 DIRECTIVES: tuple[Rule, ...] = (
-    Rule("from now on", Kind.DIRECTIVE, _any(
+    Rule("from now on", Kind.DIRECTIVE, any_of(
         r"(?:for |the )?next time(?! (?:i|we|he|she|they)\b)|from now on|in (?:the )?future,|going forward",
         r"for (?:the )?future(?: (?:answers|replies))?\b|in your (?:next|future) (?:answers?|repl(?:y|ies))",
         r"ab jetzt|k[üu]nftig|n[äa]chstes mal",
         r"[^.?!\n]{3,120}\b(?:next time|from now on|in future|in the future|going forward)[\s,]*(?:please)?$",
     ), HintFrom.CLAUSE, standing=True),
-    Rule("don't", Kind.DIRECTIVE, _any(
+    Rule("don't", Kind.DIRECTIVE, any_of(
         r"(?:please )?(?:don't|do not|stop|never|avoid|quit|bitte nicht|(?:could|can|would) you"
         r" (?:please )?(?:stop|avoid"
         r"|not)) (?:(?:ever|always|just|keep) )*(?!(?:by|words|at|the|there|here|it|that|this)\b)\w+",
@@ -273,7 +235,7 @@ DIRECTIVES: tuple[Rule, ...] = (
         rf"(?:\w+ )?{STYLE}",
         r"keine? (?:\w+ )?(?:listen?|emojis?|aufz[äa]hlung\w*|tabellen?|floskeln|ausrufezeichen)\b",
     ), HintFrom.CLAUSE),
-    Rule("style", Kind.DIRECTIVE, _any(
+    Rule("style", Kind.DIRECTIVE, any_of(
         rf"{ASK}(?:a (?:bit|little) |much |even |be |sound |make (?:it|this|that|them) )*(?:{SHORTER}(?!"
         rf" than)|(?:more|less|fewer)"
         rf" {STYLE}|(?:concise|brief|specific|kurz)" + END + ")",
@@ -290,11 +252,11 @@ DIRECTIVES: tuple[Rule, ...] = (
         r"mach\w* (?:es|das) (?:bitte )?(?:k[üu]rzer|einfacher|l[äa]nger)",
         r"bitte (?:auf|in (?:einem|zwei|wenigen)|ohne|k[üu]rzer)\b",
     ), HintFrom.CLAUSE),
-    Rule("please do", Kind.DIRECTIVE, _any(
+    Rule("please do", Kind.DIRECTIVE, any_of(
         r"please (?:keep|be|include|always|never|call me|address me|stick to|start|end|limit|skip"
         r"|remember|format|begin"
         r"|refrain|explain it)\b",
-        r"always " + _words("answer use start end include say write give show put call address add"
+        r"always " + words("answer use start end include say write give show put call address add"
         r" cite explain ask check"
                             " begin keep"),
         r"(?:(?:can|could|would|will) you )?(?:please )?use (?!(?:this|that|my|these)\b)"
@@ -302,9 +264,9 @@ DIRECTIVES: tuple[Rule, ...] = (
         r"(?:please )?(?:leave (?:out|off)|omit|skip) (?!to\b|ahead\b)\w+",
         r"(?:please )?(?:call|address) me (?!later|back|tomorrow|when)\w+",
         r"(?:maybe|perhaps) (?:you (?:could|should)|try)\b",
-        r"you (?:should|need to|must) " + _words("have always also at_least rather be use say start keep give write"),
+        r"you (?:should|need to|must) " + words("have always also at_least rather be use say start keep give write"),
     ), HintFrom.CLAUSE),
-    Rule("preference", Kind.DIRECTIVE, _any(
+    Rule("preference", Kind.DIRECTIVE, any_of(
         r"i(?:'d| would) (?:much |really )?(?:rather|prefer|like (?:it|you|your|shorter|the (?:answers?|repl\w+)))\b",
         r"i (?:would )?(?:prefer|like it (?:better|more)|hate it when|want you to|need you to|wish"
         r" you|expect you to)\b",
@@ -314,7 +276,7 @@ DIRECTIVES: tuple[Rule, ...] = (
         r"i (?:only |just )?(?:need|want|wanted) (?:the|a) (?:short|long|brief|simple|quick|full)\w*"
         r" (?:version|answer|one"
         r"|summary)",
-        r"(?:it|that) (?:would|might|'d) be (?:\w+ )?" + _words("great nice nicer better good helpful easier cool")
+        r"(?:it|that) (?:would|might|'d) be (?:\w+ )?" + words("great nice nicer better good helpful easier cool")
         + r" if (?:you|it|the|your)\b",
         rf"a (?:bit|little) (?:{SHORTER}|(?:more|less) {STYLE}) would be",
     ), HintFrom.CLAUSE, answers_question=True),

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from clawd.learner.phrases import REQUEST, RULES, TRIED, HintFrom, Kind, Rule
+from clawd.learner.phrases import REQUEST, RULES, TRIED
 from clawd.learner.reply import Clause, Reply, Sentence
+from clawd.learner.rule import HintFrom, Kind, Rule
 
 SENTENCES_READ = 6  # a reaction comes first; what stands further down is about something else
 LONGEST_HINT = 300  # characters
