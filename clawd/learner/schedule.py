@@ -25,11 +25,11 @@ from clawd.paths import DataFolder
 from clawd.store import Store
 from clawd.store.codec import now
 from clawd.store.records import Adapter, Update
+from clawd.store.updates import BLOCKED, UNBLOCKED
 
 log = logging.getLogger(__name__)
 
 INTERRUPTED = "interrupted"
-BLOCKED, UNBLOCKED = "update.blocked", "update.unblocked"
 FIRST_PAUSE_S = 15.0
 LONGEST_PAUSE_S = 900.0
 
@@ -110,7 +110,10 @@ class Updates:
 
     def _begin_next(self) -> None:
         for adapter in self._store.people.adapters():
-            if self._store.signals.waiting(adapter.id) < self._deps.settings.samples_per_update:
+            if (
+                self._store.signals.waiting(adapter.id, self._deps.served.fingerprint)
+                < self._deps.settings.samples_per_update
+            ):
                 continue
             pause = self._pauses.get(adapter.id)
             if pause and self._deps.clock() < pause.until:
@@ -145,7 +148,7 @@ class Updates:
         """Claim, write the job, start it. False: there was nothing to claim."""
         deps = self._deps
         update = self._store.updates.claim(
-            adapter.id, deps.settings.samples_per_update, jobs.claim_settings(deps.settings)
+            adapter.id, deps.served.fingerprint, deps.settings.samples_per_update, jobs.claim_settings(deps.settings)
         )
         if update is None:
             return False

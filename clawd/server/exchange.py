@@ -61,6 +61,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
             user_id=user.id,
             adapter_id=target.adapter.id if target.adapter else None,
             version_id=target.version.id if target.version else None,
+            base_fingerprint=services.versions.base_fingerprint,
             kind=placement.kind,
             kind_evidence=placement.kind_evidence,
             prompt_ids=prompt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -9,6 +10,7 @@ from clawd import __version__
 from clawd.judge_note import judge_note
 from clawd.server.services import Services
 from clawd.store.records import Adapter
+from clawd.store.updates import BLOCKED, UNBLOCKED
 
 
 def status(services: Services) -> dict[str, Any]:
@@ -66,5 +68,8 @@ def _waits_for(services: Services, adapter: Adapter) -> str:
         return f"update {newest.number} is being trained"
     if newest is not None and newest.state == "staged":
         return f"version {newest.number} is being loaded"
-    missing = learn.samples_per_update - services.store.signals.waiting(adapter.id)
+    told = services.store.newest_event((BLOCKED, UNBLOCKED), adapter.id)
+    if told is not None and told["kind"] == BLOCKED:
+        return str(json.loads(told["detail"])["reason"])
+    missing = learn.samples_per_update - services.store.signals.waiting(adapter.id, services.versions.base_fingerprint)
     return f"{missing} more judged turns with a signal" if missing > 0 else "the learner's next look"

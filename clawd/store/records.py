@@ -60,6 +60,7 @@ class NewTurn:
     user_id: str
     adapter_id: str | None  # none: the bare base was asked for by name
     version_id: str | None  # none: the bare base answers
+    base_fingerprint: str  # of the model file that is served
     kind: TurnKind
     kind_evidence: str
     prompt_ids: tuple[int, ...]

@@ -85,6 +85,7 @@ CREATE TABLE turns (
     user_id TEXT NOT NULL REFERENCES users(id),
     adapter_id TEXT REFERENCES adapters(id),    -- none: the bare base was asked for by name
     version_id TEXT REFERENCES adapter_versions(id),  -- none: answered by the bare base
+    base_fingerprint TEXT NOT NULL,             -- of the model file that answered: its token ids mean nothing elsewhere
     kind TEXT NOT NULL CHECK (kind IN ('main', 'side')),
     kind_evidence TEXT NOT NULL,
     state TEXT NOT NULL,

@@ -136,10 +136,12 @@ class Signals:
         rows = self._connection.rows("SELECT * FROM samples WHERE update_id = ? ORDER BY rowid", (update_id,))
         return [_sample(row) for row in rows]
 
-    def waiting(self, adapter_id: str) -> int:
-        """Samples that wait for the adapter's next update."""
+    def waiting(self, adapter_id: str, base_fingerprint: str) -> int:
+        """Samples that wait for the adapter's next update on this base. Those of another base wait for its return."""
         row = self._connection.row(
-            "SELECT count(*) AS n FROM samples WHERE adapter_id = ? AND state = 'waiting'", (adapter_id,)
+            "SELECT count(*) AS n FROM samples JOIN turns ON turns.id = samples.turn_id WHERE samples.adapter_id = ? "
+            "AND samples.state = 'waiting' AND turns.base_fingerprint = ?",
+            (adapter_id, base_fingerprint),
         )
         return int(row["n"]) if row else 0
 

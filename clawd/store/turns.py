@@ -67,6 +67,7 @@ class Turns:
                     "user_id": new.user_id,
                     "adapter_id": new.adapter_id,
                     "version_id": new.version_id,
+                    "base_fingerprint": new.base_fingerprint,
                     "kind": new.kind,
                     "kind_evidence": new.kind_evidence,
                     "state": "recorded",

@@ -16,6 +16,9 @@ from clawd.store.codec import new_id, now, pack_json
 from clawd.store.connection import Connection, Row
 from clawd.store.records import Update, Version
 
+BLOCKED, UNBLOCKED = "update.blocked", "update.unblocked"
+"""Events about an adapter: the newer of the two says whether its updates are held up now, and why."""
+
 
 class Updates:
     def __init__(self, connection: Connection) -> None:
@@ -23,8 +26,8 @@ class Updates:
 
     # -- writing
 
-    def claim(self, adapter_id: str, count: int, settings: dict[str, Any]) -> Update | None:
-        """Claim the adapter's `count` oldest waiting samples for a new update; None if there are fewer.
+    def claim(self, adapter_id: str, base_fingerprint: str, count: int, settings: dict[str, Any]) -> Update | None:
+        """Claim the adapter's `count` oldest waiting samples of this base for a new update; None if there are fewer.
 
         None also while another update of the adapter is running or staged: one at a time.
         """
@@ -35,8 +38,9 @@ class Updates:
             ):
                 return None
             waiting = connection.rows(
-                "SELECT id FROM samples WHERE adapter_id = ? AND state = 'waiting' ORDER BY rowid LIMIT ?",
-                (adapter_id, count),
+                "SELECT samples.id FROM samples JOIN turns ON turns.id = samples.turn_id WHERE samples.adapter_id = ? "
+                "AND samples.state = 'waiting' AND turns.base_fingerprint = ? ORDER BY samples.rowid LIMIT ?",
+                (adapter_id, base_fingerprint, count),
             )
             if len(waiting) < count:
                 return None

@@ -42,6 +42,7 @@ class World:
         self.data.create()
         self.store = Store(self.data.database)
         self.user: User = self.store.people.named("default")
+        self.base = BASE  # what answers the turns that are made from now on
 
     def turn(
         self,
@@ -64,6 +65,7 @@ class World:
                 user_id=who.id,
                 adapter_id=who.adapter.id if adapter else None,
                 version_id=None,
+                base_fingerprint=self.base,
                 kind="main",
                 kind_evidence="default",
                 prompt_ids=tuple(render(messages, None, {})),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from clawd.learner.hints import HINT, hint_prompts, transplant, with_hint
 from clawd.store.records import Hint
-from tests.learner.parts import World, render, words
+from tests.learner.parts import BASE, World, render, words
 
 NOTE = HINT.format(hint="Be brief.")
 
@@ -64,7 +64,7 @@ def test_a_sample_whose_hints_cannot_be_rendered_keeps_its_reward_or_is_left_out
     world = World(tmp_path)
     scored = world.store.signals.settle(world.turn("No."), [Vote("rules", -1, "no", "Be brief.")], -1)
     unscored = world.store.signals.settle(world.turn("No."), [Vote("rules", None, "no", "Be brief.")], None)
-    update = world.store.updates.claim(world.user.adapter.id, 2, {})
+    update = world.store.updates.claim(world.user.adapter.id, BASE, 2, {})
 
     def other(messages: list, tools: list | None, parameters: dict) -> list[int]:
         return [len(str(messages))]  # nothing in common with what was served

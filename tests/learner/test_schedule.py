@@ -226,6 +226,7 @@ def test_another_base_than_the_active_versions_blocks_that_adapter_alone(
     world.store.updates.activate(world.store.updates.staged_versions()[0].id)
 
     anna, _ = world.store.people.add("anna")
+    world.base = "c" * 64
     world.samples(2)
     world.samples(2, user=anna)
     other = world.updates(backend, served=ServedModel(world.data.root / "other.gguf", "c" * 64, "other"))
@@ -276,7 +277,7 @@ class TestRecovery:
 
     def test_a_claim_without_a_job_folder_was_interrupted(self, world: World, backend: ScriptedBackend) -> None:
         world.samples(2)
-        update = world.store.updates.claim(world.user.adapter.id, 2, {})
+        update = world.store.updates.claim(world.user.adapter.id, BASE, 2, {})
         assert not folder_of(world.data, update.id).exists()
         world.updates(backend).recover()
         assert counts(world) == {"waiting": 2}

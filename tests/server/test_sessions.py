@@ -37,6 +37,7 @@ class Client:
                 user_id=self.who.id,
                 adapter_id=self.who.adapter.id,
                 version_id=None,
+                base_fingerprint="b",
                 kind=placement.kind,
                 kind_evidence=placement.kind_evidence,
                 prompt_ids=(1, 2),

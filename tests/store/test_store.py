@@ -11,7 +11,7 @@ import pytest
 from clawd.errors import NameRefused, StoreError, UnknownName
 from clawd.store import Store
 from clawd.store.records import Vote
-from tests.store.world import World
+from tests.store.world import BASE, World
 
 
 def test_a_key_is_told_once_and_found_by_its_hash_alone(store: Store) -> None:
@@ -99,7 +99,7 @@ def test_feedback_changes_a_waiting_sample_and_not_a_claimed_one(world: World) -
         world.store.signals.feedback(sample.turn_id, Vote("feedback", -1, "feedback", "Be brief.")) == "sample changed"
     )
     assert world.store.signals.get(sample.id).reward == -1
-    assert world.store.updates.claim(world.user.adapter.id, 1, {}) is not None
+    assert world.store.updates.claim(world.user.adapter.id, BASE, 1, {}) is not None
     assert world.store.signals.feedback(sample.turn_id, Vote("feedback", 1, "feedback")) == "none"
     assert world.store.signals.get(sample.id).reward == -1
     assert [vote.score for vote in world.store.signals.votes(sample.turn_id)] == [1, -1, 1]

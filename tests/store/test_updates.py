@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from clawd.errors import TransitionRefused
-from tests.store.world import World
+from clawd.store.records import Vote
+from tests.store.world import BASE, World
 
 
 def claim(world: World, count: int = 2):
-    return world.store.updates.claim(world.user.adapter.id, count, {"steps": 1})
+    return world.store.updates.claim(world.user.adapter.id, BASE, count, {"steps": 1})
 
 
 def test_too_few_samples_are_not_claimed(world: World) -> None:
@@ -36,7 +37,7 @@ def test_a_users_samples_are_never_claimed_for_another_adapter(world: World) -> 
     world.sample(user=other)
     world.sample()
     assert claim(world) is None
-    assert world.store.signals.waiting(other.adapter.id) == 1
+    assert world.store.signals.waiting(other.adapter.id, BASE) == 1
 
 
 def test_activation_uses_the_samples_and_retires_the_version_before(world: World) -> None:
@@ -109,3 +110,13 @@ def test_verify_names_what_is_wrong(world: World) -> None:
     found = "\n".join(world.store.verify())
     assert "claimed by an update that is missing" in found
     assert "log-probabilities do not match" in found
+
+
+def test_samples_of_another_base_wait_until_it_is_back(world: World) -> None:
+    world.sample()
+    turn_id = world.turn(base="other")
+    assert world.store.turns.give_next_state(turn_id, turn_id, [{"role": "user", "content": "thanks"}])
+    world.store.signals.settle(turn_id, [Vote("rules", 1, "thanks")], 1)
+    assert claim(world) is None
+    assert world.store.signals.waiting(world.user.adapter.id, "other") == 1
+    assert world.store.updates.claim(world.user.adapter.id, "other", 1, {}) is not None

@@ -7,6 +7,8 @@ from pathlib import Path
 from clawd.store import Store
 from clawd.store.records import NewTurn, Response, Reward, Session, User, Version, Vote
 
+BASE = "b" * 64
+
 
 class World:
     def __init__(self, store: Store) -> None:
@@ -25,6 +27,7 @@ class World:
         kind: str = "main",
         request_hash: str = "r",
         user: User | None = None,
+        base: str = BASE,
         tools: list | None = None,
     ) -> str:
         who = user or self.user
@@ -34,6 +37,7 @@ class World:
                 user_id=who.id,
                 adapter_id=who.adapter.id,
                 version_id=None,
+                base_fingerprint=base,
                 kind=kind,
                 kind_evidence="default",
                 prompt_ids=prompt,
@@ -59,6 +63,6 @@ class World:
     def staged(self, samples: int = 2) -> Version:
         for _ in range(samples):
             self.sample()
-        update = self.store.updates.claim(self.user.adapter.id, samples, {})
+        update = self.store.updates.claim(self.user.adapter.id, BASE, samples, {})
         assert update is not None
         return self.store.updates.stage(update.id, Path("/nowhere"), "a" * 64, "b" * 64, {"loss": 1.0}, {})
