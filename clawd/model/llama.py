@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import llama_cpp.llama_cpp as llama
 
@@ -36,14 +34,15 @@ def _forward(level: int, text: bytes, _user_data: object) -> None:
         _captured.lines.append(line)
 
 
-@contextmanager
-def complaints() -> Iterator[list[str]]:
+class complaints:  # noqa: N801  reads as what it is used for: `with complaints() as reasons:`
     """Collect what llama.cpp warns of on this thread meanwhile: that names the reason of a refusal."""
-    lines: list[str] = []
-    _captured.lines = lines
-    try:
-        yield lines
-    finally:
+
+    def __enter__(self) -> list[str]:
+        lines: list[str] = []
+        _captured.lines = lines
+        return lines
+
+    def __exit__(self, *_: object) -> None:
         _captured.lines = None
 
 

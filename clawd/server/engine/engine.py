@@ -89,7 +89,6 @@ class Engine:
         self._stop_at: float | None = None  # monotonic time after which running requests are cut
         self._keys = 0
         self._thread = threading.Thread(target=self._main, name="clawd-engine", daemon=True)
-        self._stats = self._snapshot()
 
     # -- for other threads -------------------------------------------------------------------------------------------
 
@@ -152,8 +151,21 @@ class Engine:
         return future
 
     def stats(self) -> EngineStats:
-        """As of the last step."""
-        return self._stats
+        """As of now, read while the engine works: figures of one step may stand beside those of the next."""
+        running, waiting, paused = self._scheduler.counts()
+        return EngineStats(
+            running=running,
+            waiting=waiting,
+            paused=paused,
+            remembered=len(self._scheduler.cache),
+            cells_used=self._scheduler.ledger.used,
+            cells_total=self._scheduler.ledger.total,
+            versions_loaded=len(self._adapters),
+            prompt_tokens=self._counters.prompt_tokens,
+            response_tokens=self._counters.response_tokens,
+            cached_tokens=self._counters.cached_tokens,
+            steps=self._counters.steps,
+        )
 
     def stop(self, grace_s: float) -> None:
         """Accept nothing more, let running requests end within `grace_s` seconds, cut the rest, end the thread."""
@@ -208,7 +220,6 @@ class Engine:
             while not self._should_end():
                 self._take_commands()
                 self._step()
-                self._stats = self._snapshot()
         except Exception as error:
             logger.exception("the engine dies")
             reason = f"The engine failed ({error}); the daemon restarts it. Send the request again."
@@ -320,22 +331,6 @@ class Engine:
 
         future.add_done_callback(cancel_rest)
 
-    def _snapshot(self) -> EngineStats:
-        running, waiting, paused = self._scheduler.counts()
-        return EngineStats(
-            running=running,
-            waiting=waiting,
-            paused=paused,
-            remembered=len(self._scheduler.cache),
-            cells_used=self._scheduler.ledger.used,
-            cells_total=self._scheduler.ledger.total,
-            versions_loaded=len(self._adapters),
-            prompt_tokens=self._counters.prompt_tokens,
-            response_tokens=self._counters.response_tokens,
-            cached_tokens=self._counters.cached_tokens,
-            steps=self._counters.steps,
-        )
-
     def _begin_end(self, stop_at: float) -> None:
         """Nobody waits for what is read beforehand."""
         self._stop_at = stop_at
@@ -348,11 +343,11 @@ class Engine:
             self._open = False
         for run in self._runs.values():
             run.finish("error", self._scheduler.cached_tokens(run.key), str(error))
+            self._scheduler.cancel(run.key)
         self._runs.clear()
         while not self._commands.empty():
             self._commands.get_nowait().refuse(error)
         self._adapters.close()
-        self._stats = replace(self._stats, running=0, waiting=0, paused=0)
 
 
 def _fail(future: Future[Result], error: EngineStopped) -> None:

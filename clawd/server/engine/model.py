@@ -6,6 +6,7 @@ file, so that processes which serve the same file share them.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ class LoadedModel:
             raise
         self._memory = llama.llama_get_memory(self._context)
         self._batch = Batch(self.shape.rows)
+        self._logit_rows: dict[int, NDArray[np.float32]] = {}  # views by address: making one costs more than a look-up
         self.can_trim = self._probe_trimming()
 
     @classmethod
@@ -131,7 +133,12 @@ class LoadedModel:
         pointer = llama.llama_get_logits_ith(self._context, index)
         if not pointer:
             raise EngineStopped(f"llama.cpp has no logits for row {index}.")
-        return np.ctypeslib.as_array(pointer, (self.vocabulary.size,))
+        address = ctypes.addressof(pointer.contents)
+        row = self._logit_rows.get(address)
+        if row is None:
+            row = np.ctypeslib.as_array(pointer, (self.vocabulary.size,))
+            self._logit_rows[address] = row
+        return row
 
     def _probe_trimming(self) -> bool:
         """Whether the memory can drop the end of a sequence; recurrent ones can't. No flag says it for all: tried."""

@@ -36,6 +36,7 @@ class Sampler:
         self.params = params
         self._random = np.random.default_rng(params.seed)
         self._counts: dict[int, int] = {}
+        self._room: Row = np.empty(0, np.float32)
         self._penalised = params.presence_penalty != 0 or params.frequency_penalty != 0
 
     def choose(self, logits: Row) -> Choice:
@@ -47,7 +48,8 @@ class Sampler:
         peak = logits.max()
         if not np.isfinite(peak):
             raise ValueError("the model computed logits that are not finite")
-        weights = np.exp(logits - peak)
+        weights = np.subtract(logits, peak, out=self._room_for(logits))
+        np.exp(weights, out=weights)
         log_total = float(peak) + float(np.log(weights.sum()))
         token = self._pick(logits, weights)
         if self._penalised:
@@ -58,17 +60,23 @@ class Sampler:
             alternatives = tuple(TokenAlternative(int(i), float(logits[i]) - log_total) for i in best)
         return Choice(token, float(logits[token]) - log_total, alternatives)
 
+    def _room_for(self, logits: Row) -> Row:
+        """Memory of this request's own: a fresh array of V would fault its pages in for every token."""
+        if len(self._room) != len(logits):
+            self._room = np.empty_like(logits)
+        return self._room
+
     def _pick(self, logits: Row, weights: Row) -> int:
-        """`weights` are exp(logits - max): what is wanted at temperature 1 without penalties."""
+        """`weights` are exp(logits - max): what is wanted at temperature 1 without penalties; they are used up."""
         penalised = self._penalised and bool(self._counts)
         if penalised:
             logits = self._penalise(logits)
         if self.params.temperature == 0:
             return int(logits.argmax())
         if penalised or self.params.temperature != 1:
-            scaled = logits - logits.max()
-            scaled /= np.float32(self.params.temperature)
-            weights = np.exp(scaled, out=scaled)
+            np.subtract(logits, logits.max(), out=weights)
+            weights /= np.float32(self.params.temperature)
+            np.exp(weights, out=weights)
         ids, weights = self._narrow(weights)
         index = draw(weights, self._random.random())
         return index if ids is None else int(ids[index])

@@ -164,12 +164,14 @@ class Scheduler:
         return self.limits.cells - self.ledger.distinct((s.slot, self.limits.cells) for s in self._active)
 
     def counts(self) -> tuple[int, int, int]:
-        """(running, waiting, paused); paused are background requests that stand back for people."""
-        urgent = self._urgent()
-        paused = sum(s.priority > urgent for s in self._all.values())
-        running = sum(s.priority == urgent for s in self._active)
-        waiting = sum(s.priority == urgent for s in self._waiting)
-        return running, waiting, paused
+        """(running, waiting, paused); paused are background requests that stand back for people.
+
+        Other threads may ask, too: the lists are copied before they are looked through.
+        """
+        active, waiting = list(self._active), list(self._waiting)
+        urgent = min((s.priority for s in (*active, *waiting)), default=Priority.INTERACTIVE)
+        paused = sum(s.priority > urgent for s in (*active, *waiting))
+        return sum(s.priority == urgent for s in active), sum(s.priority == urgent for s in waiting), paused
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
