@@ -9,8 +9,11 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
+from clawd.cli.bench import goals_table
+
 if TYPE_CHECKING:
     from clawd.bench.demo.run import Outcome
+    from clawd.bench.report import Report
 
 COMMAND = "clawd demo"
 MUST_HOLD = frozenset({"failed_requests", "active_version", "preference_gain_nats"})
@@ -38,12 +41,12 @@ def demo(
     if json_output:
         typer.echo(report.to_json())
     else:
-        _show(progress, outcome)
+        _show(progress, outcome, report)
     if any(goal.name in MUST_HOLD and not goal.ok for goal in report.goals):
         raise typer.Exit(1)
 
 
-def _show(console: Console, outcome: Outcome) -> None:
+def _show(console: Console, outcome: Outcome, report: Report) -> None:
     console.print(_lessons(outcome))
     console.print(
         Panel(outcome.before.strip() or "(nothing)", title=f"{outcome.question} — before", title_align="left")
@@ -55,7 +58,8 @@ def _show(console: Console, outcome: Outcome) -> None:
             title_align="left",
         )
     )
-    console.print(_figures(outcome))
+    console.print(_update(outcome))
+    console.print(goals_table(report))
     for call in outcome.failures:
         console.print(f"[red]failed:[/red] {call.error}", highlight=False)
 
@@ -77,16 +81,8 @@ def _short(text: str, length: int = 90) -> str:
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
 
-def _figures(outcome: Outcome) -> Table:
-    table = Table(title="Figures", title_justify="left")
-    for name in ("figure", "value", "goal", ""):
-        table.add_column(name, justify="right" if name in ("value", "goal") else "left")
-    for goal in outcome.goals():
-        sign = "≥" if goal.better == "higher" else "≤"
-        shown = "not measured" if goal.value is None else f"{goal.value:g}"
-        table.add_row(
-            goal.name, shown, f"{sign} {goal.goal:g}", "[green]ok[/green]" if goal.ok else "[red]missed[/red]"
-        )
+def _update(outcome: Outcome) -> Table:
+    table = Table("figure", "value", title="The update", title_justify="left")
     for name, value in sorted(outcome.metrics.items()):
-        table.add_row(f"update: {name}", f"{value:.4g}", "", "", style="dim")
+        table.add_row(name, f"{value:.4g}")
     return table
