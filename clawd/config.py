@@ -148,9 +148,9 @@ class LearnSettings(Section):
     """Train adapters when enough samples wait."""
     samples_per_update: Annotated[int, Field(ge=1)] = 16
     """Waiting samples of one adapter that begin an update."""
-    steps: Annotated[int, Field(ge=1)] = 3
+    steps: Annotated[int, Field(ge=1)] = 2
     """Optimiser steps per update, each over all its samples."""
-    learning_rate: Annotated[float, Field(gt=0)] = 2e-4
+    learning_rate: Annotated[float, Field(gt=0)] = 4e-4
     """AdamW's rate."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """AdamW's decoupled weight decay."""
@@ -158,7 +158,7 @@ class LearnSettings(Section):
     """Largest global gradient norm."""
     max_sample_tokens: Annotated[int, Field(ge=32)] = 2048
     """Longest prompt + response that is trained; a longer one is discarded with that reason."""
-    micro_batch_tokens: Annotated[int, Field(ge=32)] = 2048
+    micro_batch_tokens: Annotated[int, Field(ge=32)] = 1024
     """Padded tokens per forward pass."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """Number format of the frozen base while training; auto: bfloat16 where the CPU multiplies it natively."""
@@ -167,7 +167,7 @@ class LearnSettings(Section):
     nice: Annotated[int, Field(ge=0, le=19)] = 19
     """Niceness of the update process."""
     seed: int = 0
-    """Seed of the adapter's first weights and of the order of samples."""
+    """Seed of a new adapter's first weights."""
     max_mismatch_kl: Annotated[float, Field(gt=0)] = 0.1
     """Largest mean KL per token between the trainer's and the served adapter's distributions; above it: refused."""
     min_effect_kl: Annotated[float, Field(ge=0)] = 1e-7
