@@ -7,7 +7,6 @@ file, so that processes which serve the same file share them.
 from __future__ import annotations
 
 import ctypes
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +19,8 @@ from clawd.errors import EngineStopped, ModelError
 from clawd.model.llama import complaints, llama
 from clawd.model.vocab import Vocabulary, load_model
 from clawd.server.engine.batch import Batch
+from clawd.server.engine.pages import zeros_given_back
 from clawd.server.engine.scheduler import Copy, Limits, Remove, Row
-
-logger = logging.getLogger(__name__)
 
 KV_TYPES = {"f16": llama.GGML_TYPE_F16, "q8_0": llama.GGML_TYPE_Q8_0}
 MAX_SEQUENCES = 256  # llama.cpp's own bound
@@ -145,7 +143,7 @@ class LoadedModel:
         tokens = np.zeros(2, np.int32)
         self.decode((Row("", 0, tokens, 0, samples=False),))
         can_trim = bool(llama.llama_memory_seq_rm(self._memory, 0, 1, -1))
-        llama.llama_memory_clear(self._memory, True)
+        llama.llama_memory_clear(self._memory, False)  # clearing the data would make every page resident
         return can_trim
 
 
@@ -163,7 +161,7 @@ def _create_context(model: int, shape: ContextShape, vocabulary: Vocabulary) -> 
     params.kv_unified = True
     params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_AUTO
     params.type_k = params.type_v = KV_TYPES[shape.kv_type]
-    with complaints() as reasons:
+    with complaints() as reasons, zeros_given_back():
         handle = llama.llama_init_from_model(model, params)
     if not handle:
         reason = "; ".join(reasons) or "llama.cpp gives no reason"
