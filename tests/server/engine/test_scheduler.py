@@ -284,6 +284,50 @@ def test_when_cells_run_out_the_youngest_gives_way_and_is_served_later() -> None
     ends = {row.request: i for i, plan in enumerate(world.plans) for row in plan.rows}
     assert ends["r0"] < ends["r2"] and ends["r1"] < ends["r2"]
     assert world.read() > 3 * 139, "somebody was read twice"
+    oldest = [row for plan in world.plans for row in plan.rows if row.request == "r0"]
+    assert sum(len(row.tokens) for row in oldest) == 139, "but not the oldest"
+
+
+@pytest.mark.parametrize("cells", [255, 256])  # the older one takes the last cell, or the younger one
+def test_who_gave_way_goes_on_before_those_who_came_later(cells: int) -> None:
+    world = World(replace(LIMITS, cells=cells, max_running=2, remembered=0))
+    for index in range(2):
+        world.ask(f"r{index}", [index * 100 + i for i in range(40)], answer=120)
+    while "r0" in world.clients:
+        world.step()
+        world.ask(f"late{len(world.plans)}", [7], answer=1)
+    world.finish()
+    rows = [row for plan in world.plans for row in plan.rows]
+    read = [row.start + len(row.tokens) for row in rows if row.request == "r1"]
+    assert read != sorted(read), "r1 gave way and was read again"
+    gave_way = next(i for i in range(1, len(read)) if read[i] < read[i - 1])
+    served = [row.request for row in rows if row.request != "r0"]
+    assert served[: gave_way + 1] == ["r1"] * (gave_way + 1), "before anyone who came later began"
+
+
+def test_small_requests_do_not_slip_past_a_large_one_that_waits_for_room() -> None:
+    world = World(replace(LIMITS, remembered=0))
+    world.ask("running", list(range(100)), answer=60)
+    world.step()
+    world.ask("large", [1000 + i for i in range(180)], answer=1)
+    for index in range(5):
+        world.ask(f"small{index}", [2000 + index] * 20, answer=1)
+    world.finish()
+    begun = list(dict.fromkeys(row.request for plan in world.plans for row in plan.rows))
+    assert begun[:2] == ["running", "large"]
+
+
+def test_the_only_remembered_conversation_is_continued_when_there_is_no_slot_for_a_copy() -> None:
+    world = World(replace(LIMITS, sequences=2, max_running=1, remembered=1))
+    world.ask("person", list(range(40)), answer=1)
+    world.finish()
+    world.ask("judge", [900, 901], answer=9, priority=BACKGROUND)
+    world.step()
+    world.ask("branch", [*range(30), 77, 78], answer=1)
+    plan = world.step()
+    assert plan is not None
+    assert (plan.rows[0].request, plan.rows[0].start) == ("branch", 30)
+    world.finish()
 
 
 def test_a_request_as_long_as_all_cells_is_served_among_others() -> None:
