@@ -83,6 +83,8 @@ def _short(text: str, length: int = 90) -> str:
 
 def _update(outcome: Outcome) -> Table:
     table = Table("figure", "value", title="The update", title_justify="left")
+    for name, value in outcome.phases_s.items():
+        table.add_row(f"seconds/{name}", f"{value:.4g}")
     for name, value in sorted(outcome.metrics.items()):
         table.add_row(name, f"{value:.4g}")
     return table

@@ -23,6 +23,7 @@ from clawd.bench.demo.persona import HELD_OUT, Persona
 from clawd.bench.report import Goal, Report
 from clawd.daemon.control import start_detached, stop
 from clawd.errors import ClawdError
+from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Manifest
 from clawd.paths import DataFolder
 from clawd.store import Store
 from clawd.store.records import Update, Version
@@ -57,6 +58,7 @@ class Outcome:
     update: Update
     version: Version
     metrics: Mapping[str, float]
+    phases_s: Mapping[str, float]  # of the update
     question: str
     before: str
     after: str
@@ -102,6 +104,7 @@ class Outcome:
             "answer_before": self.before,
             "answer_after": self.after,
             "update": dict(self.metrics),
+            "update_phases_s": dict(self.phases_s),
         }
         return Report("demo", command, [row], self.goals())
 
@@ -230,6 +233,7 @@ class _Play:
             update = store.updates.get(version.update_id)
             lessons = [_lesson(store, sample.turn_id) for sample in store.signals.of_update(update.id)]
             metrics = store.updates.metrics(update.id)
+        manifest = Manifest.model_validate_json((version.folder / MANIFEST_FILE).read_text())
         self._say("Scoring held-out replies under the base and the new version")
         ended = version.staged_at
         return Outcome(
@@ -238,10 +242,11 @@ class _Play:
             update=update,
             version=version,
             metrics=metrics,
+            phases_s=manifest.seconds,
             question=self._question,
             before=before,
             after=after,
-            gain=measure(model, version.folder / "adapter.gguf", psutil.cpu_count(logical=False) or 1),
+            gain=measure(model, version.folder / ADAPTER_GGUF, psutil.cpu_count(logical=False) or 1),
             calls=self._api.calls,
             idle_first_tokens=idle,
             update_first_tokens=streamer.first_tokens(lambda call: update.started_at <= call.began_at <= ended),
