@@ -163,9 +163,9 @@ class LearnSettings(Section):
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """Number format of the frozen base while training; auto: bfloat16 where the CPU multiplies it natively."""
     threads: Annotated[int, Field(ge=1)] | None = None
-    """Threads of the update; none: one per physical core (it runs at the lowest priority)."""
-    nice: Annotated[int, Field(ge=0, le=19)] = 19
-    """Niceness of the update process."""
+    """Threads of the update; none: half of the physical cores, so that answers stay even."""
+    nice: Annotated[int, Field(ge=0, le=19)] = 10
+    """Niceness of the update process; at 19 it starves on a machine that is never idle."""
     seed: int = 0
     """Seed of a new adapter's first weights."""
     max_mismatch_kl: Annotated[float, Field(gt=0)] = 0.1

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 import torch
+from filelock import FileLock
 from transformers import AutoModelForCausalLM, GgufConfig, PreTrainedModel
 
 from clawd.errors import ModelError
@@ -42,12 +43,24 @@ def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> 
     Raises:
         ModelError: the file can't be read, or is of an architecture that transformers can't load from GGUF.
     """
-    folder = cache / f"dense-{fingerprint[:32]}-{str(dtype).removeprefix('torch.')}"
-    if not _is_whole(folder):
-        _build(gguf, folder, dtype)
+    folder = prepare(gguf, fingerprint, cache, dtype)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True)
     model.requires_grad_(False)
     return cast(PreTrainedModel, model.eval())
+
+
+def prepare(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> Path:
+    """The folder of the dense form, which is made if it isn't there and whole. One process makes it, others wait.
+
+    Raises:
+        ModelError: as `load_base`.
+    """
+    folder = cache / f"dense-{fingerprint[:32]}-{str(dtype).removeprefix('torch.')}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f".{folder.name}.lock")):
+        if not _is_whole(folder):
+            _build(gguf, folder, dtype)
+    return folder
 
 
 def _is_whole(folder: Path) -> bool:
@@ -64,7 +77,6 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _build(gguf: Path, folder: Path, dtype: torch.dtype) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()

@@ -38,6 +38,7 @@ from clawd.learner.schedule import Deps, Updates
 from clawd.lifeline import die_with_parent
 from clawd.model.embedded import embedded_model_path
 from clawd.model.fingerprint import fingerprint
+from clawd.model.names import base_name
 from clawd.model.prompt import PromptRenderer
 from clawd.model.vocab import Vocabulary
 from clawd.paths import DataFolder
@@ -127,7 +128,7 @@ def build(settings: Settings, folder: DataFolder, store: Store, served: ServedMo
         NotRunning: the judge is this very server, and no daemon has said where that is.
     """
     publisher = Publisher(folder, store, lambda: ring(folder.server_bell))
-    backend = LocalBackend(folder.logs / "update.log", settings.learn.nice)
+    backend = LocalBackend(folder.logs / "update.log", settings.learn)
     deps = Deps(folder, store, settings.learn, served, render, backend, publisher)
     asking = None
     if settings.judge.kind == "llm":
@@ -201,7 +202,7 @@ def run(settings: Settings, folder: DataFolder) -> int:
         model = settings.model.path or embedded_model_path()
         store = held.enter_context(Store(folder.database))
         vocabulary = held.enter_context(Vocabulary.open(model))
-        served = ServedModel(model, fingerprint(model, folder.cache), settings.model.name or vocabulary.info.name)
+        served = ServedModel(model, fingerprint(model, folder.cache), base_name(settings.model, model))
         learner = build(settings, folder, store, served, renderer(vocabulary))
         learner.should_exit = stopping
         learner.run(bell)

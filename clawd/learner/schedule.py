@@ -71,6 +71,7 @@ class Updates:
         self._store = deps.store
         self._current: Current | None = None
         self._pauses: dict[str, Pause] = {}
+        self._prepared = False
         self._blocked: dict[str, str] = {}  # adapter id → why, as last told
 
     # -- life
@@ -110,10 +111,10 @@ class Updates:
 
     def _begin_next(self) -> None:
         for adapter in self._store.people.adapters():
-            if (
-                self._store.signals.waiting(adapter.id, self._deps.served.fingerprint)
-                < self._deps.settings.samples_per_update
-            ):
+            waiting = self._store.signals.waiting(adapter.id, self._deps.served.fingerprint)
+            if waiting > 0:
+                self._prepare()
+            if waiting < self._deps.settings.samples_per_update:
                 continue
             pause = self._pauses.get(adapter.id)
             if pause and self._deps.clock() < pause.until:
@@ -122,6 +123,12 @@ class Updates:
                 continue
             if self._begin(adapter):
                 return
+
+    def _prepare(self) -> None:
+        if not self._prepared and self._deps.backend.unavailable() is None:
+            self._prepared = True
+            served = self._deps.served
+            self._deps.backend.prepare(served.path, served.fingerprint, self._deps.data.cache)
 
     def _is_blocked(self, adapter: Adapter) -> bool:
         problem = self._deps.backend.unavailable() or self._foreign_base(adapter)

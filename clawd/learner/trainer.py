@@ -7,7 +7,6 @@ import resource
 from importlib.metadata import version
 from pathlib import Path
 
-import psutil
 import torch
 import transformers
 from pydantic import ValidationError
@@ -18,6 +17,7 @@ from clawd.learner.batch import Scored, score, select, sequence_of
 from clawd.learner.course import Course, emit
 from clawd.learner.forward import micro_batches
 from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Job, Manifest, Sample
+from clawd.learner.machine import training_threads
 from clawd.learner.optimizer import load_optimizer, make_optimizer, save_optimizer
 from clawd.learner.policy import Policy
 from clawd.learner.train import effect, mismatch, take_steps
@@ -59,7 +59,7 @@ def update(job: Job, samples: list[Sample], aside: Path, course: Course) -> None
 
 def use_machine(threads: int | None, dtype: torch.dtype) -> None:
     """Set the process-wide switches of torch and transformers."""
-    torch.set_num_threads(threads or psutil.cpu_count(logical=False) or 1)
+    torch.set_num_threads(training_threads(threads))
     # With a bfloat16 base the operands of the output head are bfloat16 numbers already: multiplying them as such with
     # float32 sums changes nothing but the time.
     torch.set_float32_matmul_precision("medium" if dtype == torch.bfloat16 else "highest")

@@ -20,7 +20,6 @@ Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metri
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -30,14 +29,12 @@ from pydantic import ValidationError
 from clawd.errors import AdapterRejected, UpdateFailed, UpdateRefused
 from clawd.learner.course import Course, emit
 from clawd.learner.job import JOB_FILE, OUTCOME_FILE, RESULT_FOLDER, SAMPLES_FILE, Job, Outcome, Sample
+from clawd.learner.machine import be_nice, set_environment
 from clawd.lifeline import die_with_parent
 
 log = logging.getLogger(__name__)
 
 ASIDE = ".result"
-MACHINE = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-"""Set before torch is imported. A waiting OpenMP thread that spins takes its core from the server, and from the very
-thread it waits for. Nothing of an update is on a network."""
 
 
 def run(folder: Path) -> Outcome:
@@ -87,10 +84,6 @@ def compute(job: Job, samples: list[Sample], aside: Path, course: Course) -> Non
     update(job, samples, aside, course)
 
 
-def be_nice(nice: int) -> None:
-    os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
-
-
 def write_aside(path: Path, text: str) -> None:
     """Let `path` appear whole."""
     aside = path.with_name(f".{path.name}")
@@ -105,7 +98,7 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m clawd.learner.update JOB_DIR", file=sys.stderr)
         return 2
     folder = Path(arguments[0])
-    os.environ.update(MACHINE)
+    set_environment()
     return 0 if run(folder).state == "staged" else 1
 
 

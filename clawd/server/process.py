@@ -15,14 +15,14 @@ from pathlib import Path
 import uvicorn
 
 from clawd.config import Settings, take_over
-from clawd.errors import ClawdError, ConfigError
+from clawd.errors import ClawdError
 from clawd.lifeline import die_with_parent
+from clawd.model import names
 from clawd.model.binding import probe
 from clawd.model.embedded import embedded_model_path
 from clawd.model.fingerprint import fingerprint
 from clawd.model.prompt import PromptRenderer
 from clawd.paths import DataFolder
-from clawd.server import names
 from clawd.server.app import create_app
 from clawd.server.engine.engine import Engine
 from clawd.server.services import Services
@@ -30,18 +30,6 @@ from clawd.server.versions import Swapper, Versions
 from clawd.store import Store
 
 log = logging.getLogger(__name__)
-
-
-def base_name(settings: Settings, model: Path) -> str:
-    """What the bare model is called in the API.
-
-    Raises:
-        ConfigError: it would hide the adapters.
-    """
-    name = settings.model.name or model.stem
-    if names.parse(name) is not None:
-        raise ConfigError(f"The base model can't be called {name!r}, as adapters are: set model.name to another.")
-    return name
 
 
 @contextmanager
@@ -59,7 +47,7 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
         engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts)
         engine.start()
         try:
-            versions = Versions(store, base_name(settings, model), digest)
+            versions = Versions(store, names.base_name(settings.model, model), digest)
             services = Services(
                 settings=settings,
                 folder=folder,

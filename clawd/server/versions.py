@@ -16,8 +16,8 @@ from pathlib import Path
 
 from clawd.doorbell import Doorbell
 from clawd.errors import AdapterError, AdapterRejected, ModelError, NotAllowed
+from clawd.model import names
 from clawd.model.lora import check_adapter_file, read_lora_base
-from clawd.server import names
 from clawd.server.engine.engine import Engine
 from clawd.server.engine.types import AdapterVersion
 from clawd.server.errors import ApiError

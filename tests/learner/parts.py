@@ -125,11 +125,15 @@ class ScriptedBackend:
         self.jobs: list[Path] = []
         self.runs: list[ScriptedUpdate] = []
         self.rings: list[str] = []
+        self.prepared: list[tuple[Path, str, Path]] = []
         self.problem: str | None = None
         self.refuses_to_start = False
 
     def unavailable(self) -> str | None:
         return self.problem
+
+    def prepare(self, base: Path, fingerprint: str, cache: Path) -> None:
+        self.prepared.append((base, fingerprint, cache))
 
     def start(self, job: Path) -> ScriptedUpdate:
         if self.refuses_to_start:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from clawd.config import LearnSettings
 from clawd.learner.backends import local
 from clawd.learner.backends.local import LocalBackend
 
 
 def backend(tmp_path: Path, program: str, nice: int = 7) -> LocalBackend:
-    return LocalBackend(tmp_path / "update.log", nice, command=(sys.executable, "-c", program))
+    return LocalBackend(tmp_path / "update.log", LearnSettings(nice=nice), command=(sys.executable, "-c", program))
 
 
 def wait_for_end(run: local.LocalUpdate) -> str:

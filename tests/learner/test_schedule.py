@@ -32,10 +32,12 @@ def test_an_update_runs_from_waiting_samples_to_a_staged_version(world: World, b
     world.samples(1)
     updates.tick()
     assert backend.jobs == []  # one sample is missing
+    assert backend.prepared == [(world.data.root / "base.gguf", BASE, world.data.cache)]
     world.samples(1)
     updates.tick()
     updates.tick()
     assert len(backend.jobs) == 1 and counts(world) == {"claimed": 2}
+    assert len(backend.prepared) == 1
     assert world.events("update.started") == [{"adapter": "default", "number": 1, "samples": 2}]
 
     backend.succeed()

@@ -13,7 +13,7 @@ import httpx
 
 from clawd.bench.demo.persona import Mood, Persona
 
-ANSWER_TOKENS = 110
+ANSWER_TOKENS = 90
 TIMEOUT_S = 120.0
 
 
@@ -148,7 +148,7 @@ class Streamer:
     """Streams short answers one after another in a thread, as a side conversation that teaches nothing."""
 
     api: Api
-    pause_s: float = 0.2
+    pause_s: float = 0.5
     calls: list[Call] = field(default_factory=list)
     _should_exit: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None

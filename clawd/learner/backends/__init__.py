@@ -23,5 +23,11 @@ class Backend(Protocol):
     def unavailable(self) -> str | None:
         """Why no update can be computed here, and what to do about it; none: it can."""
 
+    def prepare(self, base: Path, fingerprint: str, cache: Path) -> None:
+        """An update of this base is to be expected: do in the background what is the same for all. Never raises.
+
+        Called when the first sample waits, so that the first update needn't take the time.
+        """
+
     def start(self, job: Path) -> RunningUpdate:
         """Begin to compute the job in folder `job`. Raises OSError if that can't be begun."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clawd import lifeline
+from clawd.config import LearnSettings
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ NEEDED = ("torch", "transformers", "peft", "safetensors")
 KILL_AFTER_S = 2.0
 KEEP_LOG_BYTES = 10 * 2**20
 COMMAND = (sys.executable, "-m", "clawd.learner.update")
+PREPARE_COMMAND = (sys.executable, "-m", "clawd.learner.prepare")
 
 
 class LocalUpdate:
@@ -47,11 +49,20 @@ class LocalUpdate:
 
 
 class LocalBackend:
-    def __init__(self, log_file: Path, nice: int, command: Sequence[str] = COMMAND) -> None:
-        """`command` gets the job folder as its last argument; its output goes to `log_file`."""
+    def __init__(
+        self,
+        log_file: Path,
+        settings: LearnSettings,
+        command: Sequence[str] = COMMAND,
+        prepare_command: Sequence[str] = PREPARE_COMMAND,
+    ) -> None:
+        """`command` gets the job folder as its last argument; the output of both commands goes to `log_file`."""
         self._log_file = log_file
-        self._nice = nice
+        self._nice = settings.nice
+        self._dtype = settings.dtype
         self._command = tuple(command)
+        self._prepare_command = tuple(prepare_command)
+        self._preparing: subprocess.Popen[bytes] | None = None  # kept, so that its end is noticed and it is no zombie
 
     def unavailable(self) -> str | None:
         missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -59,11 +70,20 @@ class LocalBackend:
             return None
         return f"{', '.join(missing)} can't be found: install clawd with its extra, `pip install 'clawd[train]'`"
 
+    def prepare(self, base: Path, fingerprint: str, cache: Path) -> None:
+        try:
+            self._preparing = self._run([*self._prepare_command, str(base), fingerprint, str(cache), self._dtype])
+        except OSError as error:
+            log.warning("the dense base is not made ahead: %s", error)
+
     def start(self, job: Path) -> LocalUpdate:
+        return LocalUpdate(self._run([*self._command, str(job)]))
+
+    def _run(self, command: list[str]) -> subprocess.Popen[bytes]:
         descriptor = self._open_log()
         try:
             process = subprocess.Popen(
-                [*self._command, str(job)],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,
@@ -74,8 +94,8 @@ class LocalBackend:
         try:
             os.setpriority(os.PRIO_PROCESS, process.pid, self._nice)  # at once, before it has threads
         except OSError as error:
-            log.warning("the update runs at normal priority: %s", error)
-        return LocalUpdate(process)
+            log.warning("%s runs at normal priority: %s", " ".join(command), error)
+        return process
 
     def _open_log(self) -> int:
         if self._log_file.exists() and self._log_file.stat().st_size > KEEP_LOG_BYTES:

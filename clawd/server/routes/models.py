@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.requests import Request
 
-from clawd.server import names
+from clawd.model import names
 from clawd.server.auth import identify
 from clawd.server.services import Services
 
