@@ -58,6 +58,8 @@ def prepare(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> Pa
     folder = cache / f"dense-{fingerprint[:32]}-{str(dtype).removeprefix('torch.')}"
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f".{folder.name}.lock")):
+        for leftover in folder.parent.glob(f".{folder.name}.*/"):  # of a process that was killed at it
+            shutil.rmtree(leftover)
         if not _is_whole(folder):
             _build(gguf, folder, dtype)
     return folder

@@ -65,7 +65,7 @@ def test_samples_wait_again(tmp_path: Path, url: str) -> None:
         update = store.updates.newest(adapter.id)
         assert update is not None
         assert (update.state, update.reason) == ("failed", "interrupted")
-        assert store.signals.waiting(adapter.id) == SAMPLES
+        assert store.signals.counts(adapter.id) == {"waiting": SAMPLES}
         assert store.signals.counts() == {"waiting": SAMPLES}
         assert store.updates.versions(adapter.id) == []
         assert store.verify() == []

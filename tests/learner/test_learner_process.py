@@ -17,6 +17,8 @@ import pytest
 from clawd import lifeline
 from clawd.config import Settings, hand_over
 from clawd.doorbell import ring
+from clawd.model.embedded import embedded_model_path
+from clawd.model.fingerprint import fingerprint
 from tests.learner.parts import World
 
 
@@ -36,8 +38,9 @@ class RunningLearner:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(10)
 
-    def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children()
+    def updates(self) -> list[psutil.Process]:
+        children = psutil.Process(self.process.pid).children()
+        return [child for child in children if "clawd.learner.update" in child.cmdline()]
 
 
 def eventually(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
@@ -50,6 +53,7 @@ def eventually(condition: Callable[[], object], timeout_s: float = 20.0) -> None
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
+    made.base = fingerprint(embedded_model_path(), made.data.cache)  # what the process serves and trains
     yield made
     assert made.store.verify() == []
     made.store.close()
@@ -87,8 +91,8 @@ def test_term_in_the_middle_of_an_update_ends_both_and_the_samples_wait(
     """D6."""
     samples = world.samples(2)
     learner = start(learn={"samples_per_update": 2})
-    eventually(learner.children)
-    (child,) = learner.children()
+    eventually(learner.updates)
+    (child,) = learner.updates()
     began = time.monotonic()
     assert learner.stop() == 0
     assert time.monotonic() - began < 5.0
@@ -103,8 +107,8 @@ def test_killed_its_update_dies_too_and_the_next_one_picks_up(
     """D2."""
     world.samples(2)
     learner = start(learn={"samples_per_update": 2})
-    eventually(learner.children)
-    (child,) = learner.children()
+    eventually(learner.updates)
+    (child,) = learner.updates()
     learner.process.kill()
     learner.process.wait()
     eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)

@@ -1,5 +1,7 @@
 """Packing, the output head, the LoRA layer, and that the trainer and llama.cpp see the same model."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -270,7 +272,7 @@ class TestBase:
             assert all(torch.equal(first[name], again[name]) for name in first)
             del again
             assert weights.read_bytes() == whole
-        assert [path.name for path in (tmp_path / "cache").iterdir()] == [weights.parent.name]
+        assert [path.name for path in (tmp_path / "cache").glob("dense-*")] == [weights.parent.name]
 
     def test_the_cache_is_used(self, tmp_path):
         gguf = write_tiny_base(tmp_path / "base.gguf")
@@ -282,7 +284,7 @@ class TestBase:
         for number in (0, 1):
             gguf = write_tiny_base(tmp_path / f"{number}.gguf", seed=number)
             load_base(gguf, str(number) * 64, tmp_path / "cache", torch.float32)
-        assert len(list((tmp_path / "cache").iterdir())) == 2
+        assert len(list((tmp_path / "cache").glob("dense-*"))) == 2
 
     def test_a_file_that_is_no_model(self, tmp_path):
         (tmp_path / "bad.gguf").write_bytes(b"GGUFnonsense")
@@ -293,3 +295,20 @@ class TestBase:
         assert training_dtype("bfloat16") == torch.bfloat16
         assert training_dtype("float32") == torch.float32
         assert training_dtype("auto") in (torch.bfloat16, torch.float32)
+
+
+def test_made_ahead_it_is_found_and_what_a_killed_process_left_goes(tmp_path):
+    gguf = write_tiny_base(tmp_path / "base.gguf")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    name = f"dense-{FINGERPRINT[:32]}-float32"
+    (cache / f".{name}.4711").mkdir()
+    (cache / f".{name}.4711" / "model.safetensors").write_bytes(b"half")
+
+    command = [sys.executable, "-m", "clawd.learner.prepare", str(gguf), FINGERPRINT, str(cache), "float32"]
+    subprocess.run(command, check=True)
+
+    assert sorted(path.name for path in cache.iterdir()) == [f".{name}.lock", name]
+    made = (cache / name).stat().st_mtime_ns
+    load_base(gguf, FINGERPRINT, cache, torch.float32)
+    assert (cache / name).stat().st_mtime_ns == made
