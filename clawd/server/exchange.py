@@ -116,6 +116,7 @@ class Exchange:
 
     def start(self) -> None:
         """Hand the request to the engine. If that refuses, the turn is stored as failed and the error goes on."""
+        self._services.in_flight += 1
         try:
             self._handle = self._services.engine.submit(self.accepted.generation, self._on_engine_thread)
         except BaseException as error:
@@ -161,6 +162,7 @@ class Exchange:
         except Exception:
             # The person gets the answer all the same; that it couldn't be kept is shouted.
             log.exception("turn %s could not be stored", self.accepted.turn_id)
+        self._services.in_flight -= 1
         self._events.put_nowait(finished)
 
     def _write(self, finished: Finished) -> None:

@@ -58,6 +58,7 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 versions=versions,
                 model_path=model,
                 model_is_embedded=settings.model.path is None,
+                owner_key=folder.owner_key(),
             )
             swapper = Swapper(store, engine, versions, model, folder.server_bell)
             swapper.start()

@@ -31,6 +31,8 @@ class Services:
     versions: Versions
     model_path: Path
     model_is_embedded: bool
+    owner_key: str | None = None  # none: started without a daemon
+    in_flight: int = 0  # requests that were accepted and have not ended
     started_at: float = field(default_factory=time.time)
     unknown_fields: Counter[str] = field(default_factory=Counter)  # that clients sent and nobody read
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
