@@ -111,10 +111,12 @@ def test_a_body_that_is_too_large_is_refused_however_it_comes(open_server: Live)
 def test_a_full_queue_asks_to_come_back(open_server: Live) -> None:
     _, key = open_server.store.people.add("eve")
     headers = {"authorization": f"Bearer {key}"}
-    long = {**CHAT, "max_tokens": 400, "stream": True}
+    story = [{"role": "user", "content": "Tell me a very long story about a whale."}]
+    long = {**CHAT, "messages": story, "max_tokens": 800, "stream": True}
     url = f"{open_server.url}/v1/chat/completions"
     with httpx.stream("POST", url, json=long, headers=headers, timeout=60) as first:
-        next(first.iter_lines())
+        lines = first.iter_lines()  # held: to drop it is to close the stream
+        next(lines)
         refused = httpx.post(url, json=CHAT, headers=headers, timeout=60)
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) > 0
