@@ -16,6 +16,7 @@ from clawd.model.prompt import PromptRenderer
 from clawd.model.vocab import Vocabulary
 from clawd.paths import DataFolder
 from clawd.server.engine.engine import Engine
+from clawd.server.metrics import Metrics
 from clawd.server.versions import Versions
 from clawd.store import Store
 
@@ -29,6 +30,7 @@ class Services:
     vocabulary: Vocabulary
     renderer: PromptRenderer
     versions: Versions
+    metrics: Metrics
     model_path: Path
     model_is_embedded: bool
     owner_key: str | None = None  # none: started without a daemon

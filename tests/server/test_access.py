@@ -18,6 +18,7 @@ ROUTES = [
     ("GET", "/v1/models"),
     ("GET", "/v1/models/clawd"),
     ("POST", "/v1/chat/completions"),
+    ("GET", "/metrics"),
     ("GET", "/clawd/v1/status"),
     ("GET", "/clawd/v1/turns/x"),
     ("POST", "/clawd/v1/feedback"),
