@@ -65,6 +65,12 @@ class ServerSettings(Section):
     """Address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 30000
     """Port to listen on; 0: any free one, told by `clawd status`."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names of this machine that a `Host` or `Origin` header may carry on loopback."""
+    max_body_mb: Annotated[int, Field(ge=1)] = 16
+    """Largest request body, in megabytes."""
+    max_waiting: Annotated[int, Field(ge=0)] = 256
+    """Requests that may wait for a place; further ones are asked to come back (429)."""
     max_running: Annotated[int, Field(ge=1, le=128)] = 8
     """Requests that are decoded together; further ones wait."""
     remembered: Annotated[int, Field(ge=0, le=120)] = 24

@@ -45,6 +45,15 @@ class DataFolder:
         return self.root / "run"
 
     @property
+    def owner_key_file(self) -> Path:
+        """A key that the daemon makes at each start: whoever can read it is the owner of this folder."""
+        return self.run / "owner.key"
+
+    def owner_key(self) -> str | None:
+        """The present owner's key; None: no daemon runs on this folder."""
+        return self.owner_key_file.read_text() if self.owner_key_file.exists() else None
+
+    @property
     def server_bell(self) -> Path:
         """Rung when a version is staged."""
         return self.run / "server.bell"

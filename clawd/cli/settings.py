@@ -17,7 +17,7 @@ from clawd import config
 from clawd.cli.life import TAKES_SETTINGS
 from clawd.paths import DataFolder
 
-Value = str | int | float | bool | None
+Value = str | int | float | bool | list[str] | None
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ MASK = str(SecretStr("any"))
 
 
 def _plain(value: Any) -> Value:
+    if isinstance(value, tuple):
+        return [str(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
@@ -97,7 +99,7 @@ def _toml_value(value: Value) -> str:
         return str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
-    return json.dumps(value)  # a JSON string is a TOML string
+    return json.dumps(value)  # a JSON string, or a list of them, is one in TOML too
 
 
 def _print_table(settings: Sequence[Setting], folder: DataFolder) -> None:
@@ -120,4 +122,6 @@ def _print_table(settings: Sequence[Setting], folder: DataFolder) -> None:
 
 
 def _shown(value: Value) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -54,10 +54,11 @@ def look(folder: DataFolder) -> Status:
     daemon = record.running(folder)
     if daemon is None:
         return Status(folder, None, False, None, None)
-    if not address.answers(daemon.host, daemon.port, "/readyz", TIMEOUT_S):
+    key = folder.owner_key()
+    if not address.answers(daemon.host, daemon.port, "/readyz", TIMEOUT_S, key):
         return Status(folder, daemon, False, None, "the server isn't ready: it is starting, or busy beyond measure")
     try:
-        server = address.get_object(daemon.host, daemon.port, STATUS_PATH, TIMEOUT_S)
+        server = address.get_object(daemon.host, daemon.port, STATUS_PATH, TIMEOUT_S, key)
     except NotRunning as error:
         return Status(folder, daemon, True, None, str(error))
     return Status(folder, daemon, True, server, None)

@@ -53,22 +53,22 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"
 
 
-def answers(host: str, port: int, path: str, timeout_s: float) -> bool:
+def answers(host: str, port: int, path: str, timeout_s: float, key: str | None = None) -> bool:
     """Whether GET `path` is answered with 200 in time."""
     try:
-        return _get(host, port, path, timeout_s)[0] == 200
+        return _get(host, port, path, timeout_s, key)[0] == 200
     except (OSError, http.client.HTTPException):
         return False
 
 
-def get_object(host: str, port: int, path: str, timeout_s: float) -> dict[str, Any]:
+def get_object(host: str, port: int, path: str, timeout_s: float, key: str | None = None) -> dict[str, Any]:
     """The JSON object that GET `path` answers.
 
     Raises:
         NotRunning: no answer, or not such a one; the text says why.
     """
     try:
-        status, body = _get(host, port, path, timeout_s)
+        status, body = _get(host, port, path, timeout_s, key)
         if status != 200:
             raise NotRunning(f"the server answers {path} with status {status}")
         answer = json.loads(body)
@@ -81,8 +81,8 @@ def get_object(host: str, port: int, path: str, timeout_s: float) -> dict[str, A
     return answer
 
 
-def _get(host: str, port: int, path: str, timeout_s: float) -> tuple[int, bytes]:
+def _get(host: str, port: int, path: str, timeout_s: float, key: str | None) -> tuple[int, bytes]:
     with closing(http.client.HTTPConnection(local_host(host), port, timeout=timeout_s)) as connection:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {key}"} if key else {})
         response = connection.getresponse()
         return response.status, response.read()

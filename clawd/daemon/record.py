@@ -49,6 +49,7 @@ def remove(folder: DataFolder) -> None:
     """At a clean end. The resolved settings go too: they may hold secrets."""
     folder.daemon_file.unlink(missing_ok=True)
     folder.settings_file.unlink(missing_ok=True)
+    folder.owner_key_file.unlink(missing_ok=True)
 
 
 def process_started(pid: int) -> int | None:

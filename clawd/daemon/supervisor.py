@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -32,7 +33,8 @@ from clawd.daemon import address, record
 from clawd.daemon.child import Child, ChildSpec, describe_exit
 from clawd.daemon.logs import ChildLog, last_words, line_prefix, rotate
 from clawd.daemon.notify import Notifier
-from clawd.paths import DataFolder
+from clawd.loopback import is_loopback
+from clawd.paths import DataFolder, write_privately
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,26 @@ def _signals_only_set_flags(daemon: Daemon) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def require_key_beyond_loopback(folder: DataFolder, settings: Settings) -> None:
+    """Other machines get in with a key only, so there must be one.
+
+    Raises:
+        ConfigError: the address isn't this machine's alone, and no user has a key.
+        StoreError: the database can't be used.
+    """
+    host = settings.server.host
+    if is_loopback(host):
+        return
+    from clawd.store import Store  # noqa: PLC0415  the daemon stays small unless it must look
+
+    with Store(folder.database) as store:
+        if not any(user.has_key for user in store.people.all()):
+            raise errors.ConfigError(
+                f"server.host = {host} lets other machines in, and no user has a key yet: make one with "
+                "`clawd user add NAME`, or listen on 127.0.0.1."
+            )
+
+
 class Daemon:
     def __init__(
         self,
@@ -103,6 +125,7 @@ class Daemon:
         self._held = ExitStack()  # the lock, and what must be given back with it
         self._listener: socket.socket | None = None
         self._server_up = False  # the present server process has answered /readyz
+        self._owner_key = secrets.token_urlsafe(32)
         self._ping_due = 0.0
         self._started_at = 0.0
 
@@ -134,10 +157,12 @@ class Daemon:
         self._log_to(logging.FileHandler(self._open_own_log()), "%(asctime)s %(levelname)s %(message)s")
         if self._terminal is not None:
             self._log_to(logging.StreamHandler(self._terminal), line_prefix("daemon") + "%(message)s")
+        require_key_beyond_loopback(self._folder, self._settings)
         self._listener = address.listen(self._settings.server.host, self._settings.server.port)
         self._held.callback(self._listener.close)
         self._started_at = time.time()
         config.hand_over(self._settings, self._folder.settings_file)
+        write_privately(self._folder.owner_key_file, self._owner_key)
         self._held.callback(record.remove, self._folder)
         for spec in self._processes(self._folder, self._listener.fileno()):
             child_log = ChildLog(self._folder.logs / f"{spec.name}.log", spec.name, self._terminal)
@@ -154,6 +179,9 @@ class Daemon:
     @property
     def url(self) -> str:
         return address.url_of(self._settings.server.host, self.port)
+
+    def _answers(self, path: str, timeout_s: float) -> bool:
+        return address.answers(self._settings.server.host, self.port, path, timeout_s, self._owner_key)
 
     def tick(self) -> None:
         """Do what is due, then return: reap, restart, ask the server whether it is ready, feed the watchdog.
@@ -238,7 +266,7 @@ class Daemon:
     def _look_for_readiness(self) -> None:
         if self._server_up or not any(child.pid for child in self.children if child.spec.name == SERVER):
             return
-        self._server_up = address.answers(self._settings.server.host, self.port, "/readyz", READY_PROBE_S)
+        self._server_up = self._answers("/readyz", READY_PROBE_S)
         if self._server_up and self.ready_at is None:
             self.ready_at = time.time()
             self._write_record()
@@ -251,7 +279,7 @@ class Daemon:
         if period_s is None or self.ready_at is None or now < self._ping_due:
             return
         self._ping_due = now + period_s / 3
-        if not self._server_up or address.answers(self._settings.server.host, self.port, "/healthz", HEALTH_PROBE_S):
+        if not self._server_up or self._answers("/healthz", HEALTH_PROBE_S):
             self._notifier.alive()
         else:
             log.warning("the server doesn't answer /healthz")

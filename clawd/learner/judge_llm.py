@@ -68,16 +68,28 @@ RESPONSE_FORMAT = {"type": "json_schema", "json_schema": {"name": "verdict", "st
 
 
 class LlmJudge:
-    """`base_url` ends before `/chat/completions`. `is_own_server`: mark the calls as background work of this daemon."""
+    """`base_url` ends before `/chat/completions`. `is_own_server`: mark the calls as background work of this daemon.
 
-    def __init__(self, settings: JudgeSettings, base_url: str, model: str, *, is_own_server: bool) -> None:
+    `owner_key` opens this daemon's own server where the settings name no key.
+    """
+
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        base_url: str,
+        model: str,
+        *,
+        is_own_server: bool,
+        owner_key: str | None = None,
+    ) -> None:
         self.name = f"llm:{model}"
         self._settings = settings
         self._model = model
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._headers = {"X-Turn-Type": "side", "X-Clawd-Priority": "background"} if is_own_server else {}
-        if settings.api_key is not None:
-            self._headers["Authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        key = settings.api_key.get_secret_value() if settings.api_key else owner_key if is_own_server else None
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
         self._structured = True  # until the endpoint says that it doesn't know `response_format`
 
     async def votes(self, client: httpx.AsyncClient, turn: Turn) -> list[Vote]:

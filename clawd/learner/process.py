@@ -145,6 +145,7 @@ def llm_judge(settings: Settings, folder: DataFolder, served: ServedModel) -> Ll
         judge.base_url or own_url(folder),
         judge.model or served.name,
         is_own_server=judge.base_url is None,
+        owner_key=folder.owner_key(),
     )
 
 

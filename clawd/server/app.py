@@ -6,15 +6,19 @@ from fastapi import FastAPI
 
 from clawd import __version__
 from clawd.server import errors
-from clawd.server.routes import admin, chat, health, models
+from clawd.server.access import AccessGuard
+from clawd.server.routes import admin, chat, health, metrics, models
 from clawd.server.services import Services
 
-ROUTERS = (health.make_router, models.make_router, chat.make_router, admin.make_router)
+ROUTERS = (health.make_router, models.make_router, metrics.make_router, chat.make_router, admin.make_router)
 
 
 def create_app(services: Services) -> FastAPI:
     app = FastAPI(title="clawd", version=__version__, docs_url=None, redoc_url=None)
     errors.install(app)
+    app.add_middleware(
+        AccessGuard, store=services.store, settings=services.settings.server, owner_key=services.owner_key
+    )
     for make_router in ROUTERS:
         app.include_router(make_router(services))
     return app

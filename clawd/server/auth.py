@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from clawd.server.errors import ApiError
@@ -9,22 +10,23 @@ from clawd.store import Store
 from clawd.store.records import DEFAULT_USER, User
 
 
-def bearer(request: Request) -> str | None:
+def bearer_of(headers: Headers) -> str | None:
     """The key of an `Authorization: Bearer` header; None: there is none."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() or None if scheme.lower() == "bearer" else None
 
 
-def identify(store: Store, request: Request) -> User:
+def identify(store: Store, request: Request, owner_key: str | None = None) -> User:
     """The user of a request.
 
-    Clients of OpenAI's API insist on sending some key, so as long as no user has one, any is taken for `default`.
+    Clients of OpenAI's API insist on sending some key, so as long as no user has one, any is taken for `default`. The
+    owner's key, made anew at each start and readable by the daemon's own user alone, is `default` too.
 
     Raises:
         ApiError: 401 for a key that is nobody's, once keys exist.
     """
-    key = bearer(request)
-    if key is not None:
+    key = bearer_of(request.headers)
+    if key is not None and key != owner_key:
         user = store.people.with_key(key)
         if user is not None:
             return user

@@ -29,8 +29,17 @@ log = logging.getLogger(__name__)
 class ApiError(ClawdError):
     """An answer other than 200, chosen where it is raised."""
 
-    def __init__(self, status: int, message: str, *, code: str | None = None, param: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
         super().__init__(message)
+        self.retry_after_s = retry_after_s  # none: trying again won't help, or nobody can say when
         self.status = status
         self.code = code
         self.param = param
@@ -48,12 +57,18 @@ STATUSES: dict[type[ClawdError], tuple[int, str]] = {
 }
 
 
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
+"""Codes of errors that the framework raises."""
+
+
 def kind_of(status: int) -> str:
     """OpenAI's `type` for a status."""
     if status == 401:
         return "authentication_error"
     if status == 403:
         return "permission_error"
+    if status == 429:
+        return "rate_limit_error"
     return "invalid_request_error" if status < 500 else "server_error"
 
 
@@ -77,11 +92,12 @@ def install(app: FastAPI) -> None:
 
     async def raised(_request: Request, error: Exception) -> JSONResponse:
         status, content = of_exception(error)
-        return JSONResponse(content, status)
+        retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
+        return JSONResponse(content, status, headers={"Retry-After": str(retry_after_s)} if retry_after_s else None)
 
     async def http(_request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        content = body(error.status_code, str(error.detail), "not_found" if error.status_code == 404 else None)
+        content = body(error.status_code, str(error.detail), HTTP_CODES.get(error.status_code))
         return JSONResponse(content, error.status_code, headers=error.headers)
 
     async def invalid(_request: Request, error: Exception) -> JSONResponse:

@@ -112,10 +112,12 @@ class Exchange:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._handle: Handle | None = None
+        self._accepted_at = time.time()
         self._first_token_at: float | None = None
 
     def start(self) -> None:
         """Hand the request to the engine. If that refuses, the turn is stored as failed and the error goes on."""
+        self._services.in_flight += 1
         try:
             self._handle = self._services.engine.submit(self.accepted.generation, self._on_engine_thread)
         except BaseException as error:
@@ -161,6 +163,9 @@ class Exchange:
         except Exception:
             # The person gets the answer all the same; that it couldn't be kept is shouted.
             log.exception("turn %s could not be stored", self.accepted.turn_id)
+        self._services.in_flight -= 1
+        first_token_s = self._first_token_at - self._accepted_at if self._first_token_at else None
+        self._services.metrics.answered(finished.reason, first_token_s, time.time() - self._accepted_at)
         self._events.put_nowait(finished)
 
     def _write(self, finished: Finished) -> None:

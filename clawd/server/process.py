@@ -25,6 +25,7 @@ from clawd.model.prompt import PromptRenderer
 from clawd.paths import DataFolder
 from clawd.server.app import create_app
 from clawd.server.engine.engine import Engine
+from clawd.server.metrics import Metrics
 from clawd.server.services import Services
 from clawd.server.versions import Swapper, Versions
 from clawd.store import Store
@@ -56,8 +57,10 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 vocabulary=engine.vocabulary,
                 renderer=PromptRenderer.of(engine.vocabulary),
                 versions=versions,
+                metrics=Metrics(engine, store),
                 model_path=model,
                 model_is_embedded=settings.model.path is None,
+                owner_key=folder.owner_key(),
             )
             swapper = Swapper(store, engine, versions, model, folder.server_bell)
             swapper.start()

@@ -16,6 +16,7 @@ from clawd.model.prompt import PromptRenderer
 from clawd.model.vocab import Vocabulary
 from clawd.paths import DataFolder
 from clawd.server.engine.engine import Engine
+from clawd.server.metrics import Metrics
 from clawd.server.versions import Versions
 from clawd.store import Store
 
@@ -29,8 +30,11 @@ class Services:
     vocabulary: Vocabulary
     renderer: PromptRenderer
     versions: Versions
+    metrics: Metrics
     model_path: Path
     model_is_embedded: bool
+    owner_key: str | None = None  # none: started without a daemon
+    in_flight: int = 0  # requests that were accepted and have not ended
     started_at: float = field(default_factory=time.time)
     unknown_fields: Counter[str] = field(default_factory=Counter)  # that clients sent and nobody read
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)

@@ -16,6 +16,8 @@ import pytest
 from clawd import errors
 from clawd.daemon import control, record
 from clawd.lifeline import PARENT_VARIABLE
+from clawd.paths import DataFolder
+from tests.cli.command import clawd
 from tests.tiny_daemon import GRACE_S, is_gone, tiny_daemon, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -148,3 +150,10 @@ def test_lifeline_is_not_inherited_by_name() -> None:
         check=True,
     )
     assert done.stdout == b"lives\n"
+
+
+def test_other_machines_are_let_in_with_a_key_only(tmp_path: Path) -> None:
+    refused = clawd(tmp_path, "start", "--server.host", "0.0.0.0", "--server.port", "0")
+    assert refused.returncode == errors.ConfigError.exit_status
+    assert "clawd user add" in refused.stderr
+    assert not DataFolder(tmp_path).owner_key_file.exists()

@@ -50,7 +50,7 @@ def make_router(services: Services) -> APIRouter:
 
     @router.post("/feedback")
     def feedback(request: Request, given: Feedback) -> dict[str, Any]:
-        user = identify(services.store, request)
+        user = identify(services.store, request, services.owner_key)
         turn = _own_turn(services, user, given.turn)
         if turn.kind != "main" or turn.adapter_id is None:
             raise ApiError(409, "This turn can't be learnt from: it is a side turn, or the bare base answered it.")
@@ -65,12 +65,12 @@ def make_router(services: Services) -> APIRouter:
 
     @router.get("/turns/{turn_id}")
     def get_turn(request: Request, turn_id: str) -> dict[str, Any]:
-        turn = _own_turn(services, identify(services.store, request), turn_of_response(turn_id))
+        turn = _own_turn(services, identify(services.store, request, services.owner_key), turn_of_response(turn_id))
         return _describe(services, turn)
 
     @router.get("/status")
     def get_status(request: Request) -> dict[str, Any]:
-        identify(services.store, request)
+        identify(services.store, request, services.owner_key)
         return status(services)
 
     return router

@@ -18,6 +18,7 @@ from clawd.server.services import Services
 from clawd.server.wire import ChatFrame
 
 RESPONSE_PREFIX = "chatcmpl-"
+RETRY_AFTER_S = 5
 
 
 def turn_of_response(response_id: str) -> str:
@@ -27,13 +28,21 @@ def turn_of_response(response_id: str) -> str:
 
 def make_router(services: Services) -> APIRouter:
     router = APIRouter()
+    settings = services.settings.server
 
     @router.post("/v1/chat/completions")
     async def chat_completions(request: Request, chat: ChatRequest) -> Response:
         services.unknown_fields.update(chat.unknown_fields())
         if not services.engine.alive:
             raise ApiError(503, "The engine has failed and is being restarted.", code="engine_stopped")
-        user = await run_in_threadpool(identify, services.store, request)
+        if services.in_flight >= settings.max_running + settings.max_waiting:
+            raise ApiError(
+                429,
+                f"{services.in_flight} requests are being answered or wait: come back in a moment.",
+                code="queue_full",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        user = await run_in_threadpool(identify, services.store, request, services.owner_key)
         accepted = await run_in_threadpool(accept, services, user, request.headers, chat)
         exchange = Exchange(services, accepted)
         exchange.start()

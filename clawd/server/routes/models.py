@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from clawd.model import names
 from clawd.server.auth import identify
+from clawd.server.errors import ApiError
 from clawd.server.services import Services
 
 
@@ -17,13 +18,21 @@ def make_router(services: Services) -> APIRouter:
 
     @router.get("/v1/models")
     def models(request: Request) -> dict[str, Any]:
-        user = identify(services.store, request)
+        return {"object": "list", "data": [_model(name, services.started_at) for name in names_for(request)]}
+
+    @router.get("/v1/models/{name:path}")
+    def model(request: Request, name: str) -> dict[str, Any]:
+        if name not in names_for(request):
+            raise ApiError(404, f"There is no model {name!r}: GET /v1/models lists all.", code="model_not_found")
+        return _model(name, services.started_at)
+
+    def names_for(request: Request) -> list[str]:
+        user = identify(services.store, request, services.owner_key)
         found = [names.FAMILY, names.adapter_model(user.adapter.name)]
         for version in services.store.updates.versions(user.adapter.id):
             if version.state in ("active", "retired"):
                 found.append(names.adapter_model(user.adapter.name, version.number))
-        found.append(services.versions.base_name)
-        return {"object": "list", "data": [_model(name, services.started_at) for name in found]}
+        return [*found, services.versions.base_name]
 
     return router
 
