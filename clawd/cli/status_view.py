@@ -136,8 +136,8 @@ def _adapters(adapters: list[dict[str, Any]]) -> Table:
         cells = (
             str(adapter.get("name")),
             f"v{version}" if version else "the bare base",
-            f"{adapter.get('samples_waiting')}/{adapter.get('samples_needed')}",
-            str(adapter.get("scored")),
+            f"{adapter.get('samples_waiting', 0)}/{adapter.get('samples_needed')}",
+            str(adapter.get("scored", 0)),
             _tally(adapter.get("not_scored", {})),
             _last_update(adapter.get("last_update")),
             str(adapter.get("waits_for")),

@@ -49,7 +49,7 @@ def _call(call: Mapping[str, Any]) -> list[Any]:
             arguments = json.loads(arguments or "{}")
         except (ValueError, RecursionError):
             arguments = arguments.strip()
-    return [function.get("name"), arguments]
+    return [function.get("name"), arguments or {}]  # "" and {} are both no arguments
 
 
 def _plain(message: Message) -> tuple[str, str, list[Any]] | None:
