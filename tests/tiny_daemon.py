@@ -37,6 +37,7 @@ server.socket = socket.socket(fileno=int(sys.argv[1]))
 print("tiny server is up", flush=True)
 server.serve_forever()
 """
+TELLS_MODEL = ANSWERS.replace('{"served": "nothing"}', '{"model": {"context_tokens": 8192, "answer_tokens": 8192}}')
 WAITS = """
 import time
 from clawd.lifeline import die_with_parent
@@ -60,6 +61,7 @@ child.wait()
 """
 PROGRAMS = {
     "answers": ANSWERS,
+    "tells_model": TELLS_MODEL,
     "waits": WAITS,
     "stubborn": STUBBORN,
     "crashes": CRASHES,

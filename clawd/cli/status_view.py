@@ -131,15 +131,15 @@ def _summary(server: Mapping[str, Any]) -> Table:
 
 
 def _adapters(adapters: list[dict[str, Any]]) -> Table:
-    table = Table("adapter", "serves", "samples", "turns", "last update", "the next one waits for")
+    table = Table("adapter", "serves", "samples", "scored turns", "not scored", "last update", "the next one waits for")
     for adapter in adapters:
         version = adapter.get("active_version")
-        waiting = adapter.get("samples", {}).get("waiting", 0)
         cells = (
             str(adapter.get("name")),
             f"v{version}" if version else "the bare base",
-            f"{waiting}/{adapter.get('samples_needed')}",
-            _tally(adapter.get("turns", {})),
+            f"{adapter.get('samples_waiting', 0)}/{adapter.get('samples_needed')}",
+            str(adapter.get("scored", 0)),
+            _tally(adapter.get("not_scored", {})),
             _last_update(adapter.get("last_update")),
             str(adapter.get("waits_for")),
         )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from clawd.learner.judge_rules import last_user_text
 from clawd.learner.reply import text_of
-from clawd.store.records import Turn
+from clawd.openclaw_text import said
+from clawd.store.records import Message, Turn
 
 HINT_START = "[HINT_START]"
 HINT_END = "[HINT_END]"
@@ -44,13 +45,18 @@ def judge_messages(turn: Turn, new_code: Callable[[], str] = lambda: secrets.tok
     parts = (
         ("request", last_user_text(turn.messages)),
         ("response", turn.response_text),
-        (f"next state, from: {roles}", "\n\n".join(f"{m.get('role')}: {text_of(m.get('content'))}" for m in state)),
+        (f"next state, from: {roles}", "\n\n".join(_told(message) for message in state)),
     )
     blocks = [f"<<<{code} {name}>>>\n{_shortened(text)}\n<<<{code} end>>>" for name, text in parts]
     return [
         {"role": "system", "content": SYSTEM.replace("CODE", code)},
         {"role": "user", "content": "\n\n".join(blocks)},
     ]
+
+
+def _told(message: Message) -> str:
+    role, text = message.get("role"), text_of(message.get("content"))
+    return f"{role}: {said(text) if role == 'user' else text}"
 
 
 def _shortened(text: str) -> str:

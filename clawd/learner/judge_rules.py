@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from clawd.learner.asked_again import is_asked_again
 from clawd.learner.phrases import HARMLESS, TROUBLE
 from clawd.learner.reactions import Reaction, correction, is_request, reactions
-from clawd.learner.reply import Reply, read, text_of, texts_of_role
+from clawd.learner.reply import Reply, read, texts_of_role
 from clawd.learner.rule import Kind
 from clawd.learner.tool_results import failure
 from clawd.store.records import Message, Reward, Vote
@@ -80,5 +80,5 @@ def _before_new_request(reply: Reply) -> str:
 
 def last_user_text(messages: list[Message]) -> str:
     """The user's message that a response answered."""
-    texts = [text_of(message.get("content")) for message in messages if message.get("role") == "user"]
+    texts = texts_of_role(messages, "user")
     return texts[-1] if texts else ""

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from clawd.openclaw_text import said
 from clawd.store.records import Message
-
-TIME_PREFIX = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d[^\]\n]*\] ?")  # OpenClaw puts it before what a user types
 
 NOT_THEIR_WORDS = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`"  # code
@@ -78,7 +77,7 @@ def text_of(content: Any) -> str:
 
 def texts_of_role(messages: list[Message], role: str) -> list[str]:
     texts = [text_of(message.get("content")) for message in messages if message.get("role") == role]
-    return [TIME_PREFIX.sub("", text) for text in texts if text.strip()]
+    return [text for each in texts if (text := said(each) if role == "user" else each).strip()]
 
 
 def read(text: str, harmless: re.Pattern[str]) -> Reply:

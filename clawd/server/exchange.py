@@ -19,6 +19,7 @@ from clawd.server.engine.types import Event, Finished, GenerationRequest, Priori
 from clawd.server.schema import ChatRequest, for_template
 from clawd.server.services import Services
 from clawd.server.sessions.conversation import hash_with_response, request_hash
+from clawd.server.sessions.kinds import is_openclaw
 from clawd.server.sessions.place import Placement, place
 from clawd.server.versions import Target
 from clawd.store.records import Message, NewTurn, Response, User
@@ -27,6 +28,10 @@ log = logging.getLogger(__name__)
 
 PRIORITY_HEADER = "x-clawd-priority"
 TEMPLATE_ARGUMENTS = "template_arguments"
+
+FULL = 0.9
+OPENCLAW_FULL = 0.5
+"""Shares of the context from which a prompt with one token left is an overflow; OpenClaw's estimate runs high."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,18 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
     target = services.versions.resolve(user, chat.model)
     messages = for_template(chat.messages)
     prompt = tuple(services.renderer.prompt_ids(messages, tools=chat.tools))
-    if len(prompt) >= services.engine.context:
+    if len(prompt) >= services.engine.context or _leaves_no_room(services, headers, chat, messages, len(prompt)):
         raise ContextOverflow(len(prompt), services.engine.context)
     digest = request_hash(chat.model, messages, chat.tools)
-    placement = place(services.store, user.id, headers, messages, digest)
+    placement = place(
+        services.store,
+        user.id,
+        headers,
+        messages,
+        digest,
+        prompt_cache_key=chat.prompt_cache_key,
+        has_tools=bool(chat.tools),
+    )
     sampling = chat.sampling(settings)
     limit = chat.token_limit(settings, services.engine.context)
     turn_id = services.store.turns.begin(
@@ -89,6 +102,20 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         priority=Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE,
     )
     return Accepted(turn_id, placement, target, messages, generation)
+
+
+def _leaves_no_room(
+    services: Services, headers: Mapping[str, str], chat: ChatRequest, messages: list[Message], prompt_tokens: int
+) -> bool:
+    """Whether the client asks for one token because that is all that its prompt leaves of the window.
+
+    OpenClaw does so with a prompt that is too large by its own estimate, and takes the one token for an answer. One
+    token after a short prompt is a wish like any other.
+    """
+    if chat.max_completion_tokens != 1:
+        return False
+    share = OPENCLAW_FULL if is_openclaw(headers, messages) else FULL
+    return prompt_tokens >= share * services.engine.context
 
 
 def _tell_previous(services: Services, placement: Placement, turn_id: str, digest: str) -> None:
@@ -176,7 +203,7 @@ class Exchange:
             logprobs=tuple(token.logprob for token in self.tokens),
             text=self.text,
             finish_reason=finished.reason,
-            conversation_hash=hash_with_response(self.accepted.messages, self.text) if whole else None,
+            conversation_hash=hash_with_response(self.accepted.messages, self.text if whole else ""),
             cached_tokens=finished.cached_tokens,
             first_token_at=self._first_token_at,
         )

@@ -47,6 +47,7 @@ class ChatRequest(BaseModel):
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     tools: list[Any] | None = None
     user: str | None = None
+    prompt_cache_key: str | None = None
     n: int | None = None
 
     @field_validator("stop")

@@ -17,6 +17,7 @@ def status(services: Services) -> dict[str, Any]:
     """One JSON object; `clawd status` prints it."""
     store = services.store
     learn = services.settings.learn
+    context = services.engine.context
     return {
         "version": __version__,
         "ready": services.engine.alive,
@@ -25,7 +26,8 @@ def status(services: Services) -> dict[str, Any]:
             "path": str(services.model_path),
             "embedded": services.model_is_embedded,
             "fingerprint": services.versions.base_fingerprint,
-            "context_tokens": services.engine.context,
+            "context_tokens": context,
+            "answer_tokens": min(services.settings.server.default_max_tokens or context, context),
         },
         "engine": asdict(services.engine.stats()),
         "judge": {
@@ -44,13 +46,17 @@ def _adapter(services: Services, adapter: Adapter) -> dict[str, Any]:
     store = services.store
     version = services.versions.active(adapter.id)
     newest = store.updates.newest(adapter.id)
+    scored, not_scored = store.turns.scores(adapter.id)
     return {
         "name": adapter.name,
         "active_version": version.number if version else None,
         "versions": len(store.updates.versions(adapter.id)),
         "samples": store.signals.counts(adapter.id),
         "samples_needed": services.settings.learn.samples_per_update,
+        "samples_waiting": store.signals.waiting(adapter.id, services.versions.base_fingerprint),
         "turns": store.turns.counts(adapter.id),
+        "scored": scored,
+        "not_scored": not_scored,
         "last_update": {"number": newest.number, "state": newest.state, "reason": newest.reason} if newest else None,
         "waits_for": _waits_for(services, adapter),
     }

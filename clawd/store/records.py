@@ -79,7 +79,7 @@ class Response:
     logprobs: tuple[float, ...]  # (T,) full vocabulary, temperature 1
     text: str
     finish_reason: str
-    conversation_hash: str | None  # none: nothing can extend it (it was cut, or is empty)
+    conversation_hash: str | None  # that a continuation carries; none: nothing can extend it
     cached_tokens: int = 0
     first_token_at: float | None = None  # none: it had no token
 

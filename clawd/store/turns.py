@@ -244,6 +244,20 @@ class Turns:
         )
         return {row["what"]: row["n"] for row in rows}
 
+    def scores(self, adapter_id: str) -> tuple[int, dict[str, int]]:
+        """Of an adapter's main-line turns: how many have a valid score, and why how many others have none."""
+        rows = self._connection.rows(
+            "SELECT CASE "
+            "WHEN EXISTS (SELECT 1 FROM votes WHERE turn_id = turns.id AND score IS NOT NULL) THEN NULL "
+            "WHEN state = 'recorded' THEN 'being answered' WHEN state = 'waiting' THEN 'no next state yet' "
+            "WHEN state = 'judging' THEN 'being judged' WHEN state = 'sampled' THEN 'a hint and no score' "
+            "ELSE reason END AS why, count(*) AS n "
+            "FROM turns WHERE kind = 'main' AND adapter_id = ? GROUP BY why ORDER BY why",
+            (adapter_id,),
+        )
+        scored = sum(int(row["n"]) for row in rows if row["why"] is None)
+        return scored, {row["why"]: row["n"] for row in rows if row["why"] is not None}
+
     def count_side(self) -> int:
         row = self._connection.row("SELECT count(*) AS n FROM turns WHERE kind = 'side'")
         return int(row["n"]) if row else 0

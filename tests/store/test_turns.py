@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -153,3 +156,57 @@ def test_the_longest_known_conversation_is_continued_and_only_by_its_user(world:
     assert found is not None and found.id == second
     assert world.store.turns.continued_by(world.user.id, ["h0"]) is None
     assert world.store.turns.continued_by(other.id, ["h1", "h3"]) is None
+
+
+def test_thousands_of_idle_sessions_are_closed_in_bounded_memory(world: World) -> None:
+    sessions = [world.session() for _ in range(2000)]
+    turns = [world.turn(session, request_hash=str(n)) for n, session in enumerate(sessions)]
+    time.sleep(0.01)
+    tracemalloc.start()
+    assert world.store.sessions.close_idle(0.005) == 2000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000
+    assert world.store.turns.counts() == {"discarded: no next state": 2000}
+    assert world.store.sessions.close_idle(0.005) == 0
+    assert world.store.turns.get(turns[-1]).reason == "no next state"
+    assert world.store.verify() == []
+
+
+def test_a_session_begun_under_a_name_takes_it_over(world: World) -> None:
+    user_id, sessions = world.user.id, world.store.sessions
+    first = sessions.begin(user_id, "k", "prompt_cache_key")
+    assert sessions.begin(user_id, "k", "prompt_cache_key") == first
+    world.turn(first)
+    second = sessions.begin(user_id, "k", "prompt_cache_key")
+    assert second.id != first.id
+    assert sessions.with_key(user_id, "k") == second
+    assert sessions.get(first.id).key is None
+    assert sessions.named_anew(sessions.get(first.id), "k").key is None
+    assert sessions.named_anew(sessions.get(first.id), "free").key == "free"
+
+
+def test_generations_of_a_name_are_found_and_neighbours_are_not(world: World) -> None:
+    user_id, sessions = world.user.id, world.store.sessions
+    for key in ("id:2", "id2", "idx:1", "i"):
+        sessions.open(user_id, key, "affinity header")
+    assert sessions.newest_of_id(user_id, "id").key == "id:2"
+    assert sessions.newest_of_id(user_id, "none") is None
+
+
+def test_scores_say_why_a_turn_has_none(world: World) -> None:
+    adapter = world.user.adapter.id
+    world.sample(reward=1)
+    world.sample(reward=None, hint="Be brief.")
+    world.turn()
+    world.begin(world.session(), request_hash="running")
+    dismissed = world.turn(request_hash="d")
+    world.store.turns.give_next_state(dismissed, dismissed, [{"role": "user", "content": "next"}])
+    world.store.signals.dismiss(dismissed, [Vote("rules", 0, "no rule applies")], "no signal")
+    idle = world.session()
+    world.turn(idle, request_hash="i")
+    world.store.sessions.close(idle.id, "idle")
+    assert world.store.turns.scores(adapter) == (
+        2,
+        {"a hint and no score": 1, "being answered": 1, "no next state": 1, "no next state yet": 1},
+    )

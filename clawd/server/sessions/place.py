@@ -6,21 +6,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clawd.errors import NameRefused
-from clawd.server.sessions.conversation import after_last_answer, after_turn, conversation_hashes, is_next_state
+from clawd.openclaw_text import SUBAGENT, said
+from clawd.server.sessions.conversation import after_last_answer, after_turn, continued_hashes, text_of
+from clawd.server.sessions.identity import RUNTIME, Clues, find_session, session_name
+from clawd.server.sessions.kinds import runtime_line, turn_kind
 from clawd.store import Store
 from clawd.store.records import Message, Session, TurnKind, TurnRef
 
-SESSION_HEADER = "x-session-id"
-TURN_TYPE_HEADER = "x-turn-type"
 SESSION_DONE_HEADER = "x-session-done"
 
-MAX_KEY_LENGTH = 256
 RETRY_WINDOW_S = 15 * 60.0
 """An identical request is taken for a retry of an unanswered one only this long: clients give up sooner."""
 
 TRUE = frozenset({"1", "true", "yes"})
-KINDS: dict[str, TurnKind] = {"main": "main", "side": "side"}
 
 
 @dataclass(frozen=True)
@@ -34,25 +32,30 @@ class Placement:
 
 
 def place(
-    store: Store, user_id: str, headers: Mapping[str, str], messages: Sequence[Message], digest: str
+    store: Store,
+    user_id: str,
+    headers: Mapping[str, str],
+    messages: Sequence[Message],
+    digest: str,
+    *,
+    prompt_cache_key: str | None = None,
+    has_tools: bool = False,
 ) -> Placement:
     """Place one request of a user. Opens a session where none fits.
 
     Raises:
         NameRefused: a session header that is empty, too long or has control characters, or an unknown turn type.
     """
-    kind, kind_evidence = turn_kind(headers)
-    hashes = conversation_hashes(messages)
-    key = session_key(headers)
-    continued = store.turns.continued_by(user_id, hashes[:-1])
-    if key is not None:
-        session = store.sessions.open(user_id, key, "header")
-        if continued is not None and continued.session_id != session.id:
-            continued = None  # the client says that it is another conversation
-    elif continued is not None:
-        session = store.sessions.reopen(continued.session_id)
-    else:
-        session = _of_retry(store, user_id, digest) or store.sessions.open(user_id, None, "conversation")
+    kind, kind_evidence = turn_kind(headers, messages, has_tools=has_tools)
+    named = session_name(headers, prompt_cache_key, messages)
+    continued = store.turns.continued_by(user_id, continued_hashes(messages))
+    if (named is None or named.evidence == RUNTIME) and _opens_subagent(messages):
+        continued = None  # it may begin with its parent's history, and the Runtime line in that
+        named = named if named is not None and ":subagent:" in (runtime_line(messages) or "") else None
+    repeated = store.turns.same_request(user_id, digest, time.time() - RETRY_WINDOW_S)
+    session = find_session(store, user_id, named, Clues(kind, continued, repeated, messages))
+    if continued is not None and continued.session_id != session.id:
+        continued = None  # the client says that it is another conversation
     previous, next_state = (continued, []) if kind == "side" else _follow(store, session, continued, messages, digest)
     return Placement(
         session=session,
@@ -64,31 +67,14 @@ def place(
     )
 
 
-def turn_kind(headers: Mapping[str, str]) -> tuple[TurnKind, str]:
-    """The kind and where it is known from. Raises NameRefused for a type that doesn't exist."""
-    said = headers.get(TURN_TYPE_HEADER)
-    if said is None:
-        return "main", "default"
-    kind = KINDS.get(said.strip().lower())
-    if kind is None:
-        raise NameRefused(f"{TURN_TYPE_HEADER}: {said!r} is no turn type: send `main` or `side`.")
-    return kind, "header"
-
-
-def session_key(headers: Mapping[str, str]) -> str | None:
-    """The client's own name of the session. Raises NameRefused if it can't be one."""
-    key = headers.get(SESSION_HEADER)
-    if key is None:
-        return None
-    key = key.strip()
-    if not key or len(key) > MAX_KEY_LENGTH or not key.isprintable():
-        raise NameRefused(f"{SESSION_HEADER} takes 1 to {MAX_KEY_LENGTH} printable characters.")
-    return key
-
-
-def _of_retry(store: Store, user_id: str, digest: str) -> Session | None:
-    earlier = store.turns.same_request(user_id, digest, time.time() - RETRY_WINDOW_S)
-    return store.sessions.reopen(earlier.session_id) if earlier else None
+def _opens_subagent(messages: Sequence[Message]) -> bool:
+    """Whether the newest words in it set a sub-agent to work."""
+    for message in reversed(messages):
+        if message.get("role") == "assistant":
+            return False
+        if message.get("role") == "user" and (text := said(text_of(message.get("content")))):
+            return text.startswith(SUBAGENT)
+    return False
 
 
 def _follow(
@@ -97,11 +83,9 @@ def _follow(
     """The turn that this main-line request follows, and what it says about it."""
     if continued is not None:
         assert continued.conversation_hash is not None
-        next_state = after_turn(messages, continued.conversation_hash)
-        return continued, next_state if is_next_state(next_state) else []
+        return continued, after_turn(messages, continued.conversation_hash)
     waiting = store.turns.newest_waiting(session.id)
     if waiting is None or waiting.request_hash == digest:
         return None, []  # the same request again is no reaction to its answer
     # A session known by its name, whose history the client has rewritten: the last answer is the one that was waiting.
-    next_state = after_last_answer(messages)
-    return waiting, next_state if is_next_state(next_state) else []
+    return waiting, after_last_answer(messages)
