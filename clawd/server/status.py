@@ -26,6 +26,7 @@ def status(services: Services) -> dict[str, Any]:
             "embedded": services.model_is_embedded,
             "fingerprint": services.versions.base_fingerprint,
             "context_tokens": services.engine.context,
+            "reply_format": services.replies.name,
         },
         "engine": asdict(services.engine.stats()),
         "judge": {

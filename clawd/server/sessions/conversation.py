@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from clawd.model.replies.deltas import Call
 from clawd.store.codec import content_hash, pack_json
 from clawd.store.records import Message
 
@@ -37,9 +38,9 @@ def _call(call: dict[str, Any]) -> list[Any]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             arguments = arguments.strip()
-    return [function.get("name"), arguments]
+    return [function.get("name"), arguments or {}]  # "" and {} are both no arguments
 
 
 def conversation_hashes(messages: Iterable[Message]) -> list[str]:
@@ -54,9 +55,13 @@ def conversation_hashes(messages: Iterable[Message]) -> list[str]:
     return digests
 
 
-def hash_with_response(messages: Sequence[Message], response_text: str) -> str:
-    """The hash that a continuation of this conversation will carry right after the response."""
-    return conversation_hashes([*messages, {"role": "assistant", "content": response_text}])[-1]
+def hash_with_response(messages: Sequence[Message], content: str, calls: Iterable[Call] = ()) -> str:
+    """The hash that a continuation of this conversation will carry right after the response.
+
+    Reasoning is no part of it: few clients send it back.
+    """
+    told = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]
+    return conversation_hashes([*messages, {"role": "assistant", "content": content, "tool_calls": told}])[-1]
 
 
 def request_hash(model: str, messages: Sequence[Message], tools: Sequence[Any] | None) -> str:
