@@ -23,6 +23,7 @@ Message = Mapping[str, Any]
 MENTIONS_TOOLS = re.compile(r"\btools\b")
 MENTIONS_THINKING = re.compile(r"\.thinking\b|['\"]thinking['\"]")
 NINE_CHARACTERS = re.compile(r"[a-zA-Z0-9]{9}")
+KEYS = frozenset({"tool_calls", "tool_call_id", "reasoning_content"})  # of which templates have their own ideas
 UNREADABLE = "unreadable_arguments"
 """Under this key stand arguments that are no JSON object, for templates that take nothing but an object."""
 
@@ -53,8 +54,10 @@ class TemplateForm:
         """Messages and tools as the template takes them."""
         if not self.takes_tools:
             return self._in_hermes_form(messages, tools), None
+        if not any(KEYS & message.keys() for message in messages):
+            return list(messages), tools
         if not self._shows_calls:
-            return [_with_calls_as_text(message) for message in messages], tools
+            messages = [_with_calls_as_text(message) for message in messages]
         shaped = [self._shaped(message) for message in messages]
         return (shaped if self._takes_several else _one_call_each(shaped)), tools
 
