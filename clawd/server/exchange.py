@@ -186,7 +186,9 @@ class Exchange:
             logprobs=tuple(token.logprob for token in self.tokens),
             text=self.text,
             finish_reason=finished.reason,
-            conversation_hash=hash_with_response(self.accepted.messages, reply.content, reply.calls) if whole else None,
+            conversation_hash=hash_with_response(self.accepted.messages, reply.content, reply.tool_calls())
+            if whole
+            else None,
             cached_tokens=finished.cached_tokens,
             first_token_at=self._first_token_at,
         )

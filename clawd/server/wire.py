@@ -70,10 +70,7 @@ def whole_message(reply: Reply) -> dict[str, Any]:
         message["reasoning_content"] = reply.reasoning
     if reply.calls:
         message["content"] = reply.content or None
-        message["tool_calls"] = [
-            {"id": new_call_id(), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in reply.calls
-        ]
+        message["tool_calls"] = [{"id": new_call_id(), **call} for call in reply.tool_calls()]
     return message
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ class Reply:
         for delta in deltas:
             reply.add(delta)
         return reply
+
+    def tool_calls(self) -> list[dict[str, Any]]:
+        """As in a message, but for the ids, which are the client's business."""
+        return [
+            {"type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in self.calls
+        ]
 
     def add(self, delta: Delta) -> None:
         match delta:

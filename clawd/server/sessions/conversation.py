@@ -7,10 +7,9 @@ prompts daily. What is compared here survives that. It serves recognition alone:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from clawd.model.replies.deltas import Call
 from clawd.store.codec import content_hash, pack_json
 from clawd.store.records import Message
 
@@ -37,10 +36,10 @@ def _call(call: dict[str, Any]) -> list[Any]:
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
+            arguments = json.loads(arguments or "{}")
         except (ValueError, RecursionError):
             arguments = arguments.strip()
-    return [function.get("name"), arguments or {}]  # "" and {} are both no arguments
+    return [function.get("name"), arguments]
 
 
 def conversation_hashes(messages: Iterable[Message]) -> list[str]:
@@ -55,13 +54,15 @@ def conversation_hashes(messages: Iterable[Message]) -> list[str]:
     return digests
 
 
-def hash_with_response(messages: Sequence[Message], content: str, calls: Iterable[Call] = ()) -> str:
+def hash_with_response(
+    messages: Sequence[Message], response_text: str, tool_calls: Sequence[Mapping[str, Any]] = ()
+) -> str:
     """The hash that a continuation of this conversation will carry right after the response.
 
-    Reasoning is no part of it: few clients send it back.
+    `response_text` is without reasoning, which few clients send back; `tool_calls` as in a message.
     """
-    told = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]
-    return conversation_hashes([*messages, {"role": "assistant", "content": content, "tool_calls": told}])[-1]
+    response = {"role": "assistant", "content": response_text, "tool_calls": list(tool_calls)}
+    return conversation_hashes([*messages, response])[-1]
 
 
 def request_hash(model: str, messages: Sequence[Message], tools: Sequence[Any] | None) -> str:
