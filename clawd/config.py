@@ -48,6 +48,8 @@ class ModelSettings(Section):
     """GGUF file to serve; none: the embedded SmolLM2-135M-Instruct."""
     name: str | None = None
     """Name of the bare base model in the API; none: the file's name without `.gguf`."""
+    reply_format: Literal["hermes", "qwen_coder", "llama3", "mistral", "gemma", "harmony"] | None = None
+    """How the model writes tool calls and reasoning; none: told from its chat template."""
     context: Annotated[int, Field(ge=256)] | None = None
     """Longest conversation in tokens; none: what the model was trained for."""
     kv_cells: Annotated[int, Field(ge=256)] | None = None

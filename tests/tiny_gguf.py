@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,10 +54,12 @@ def byte_characters() -> list[str]:
     return [chr(byte) if byte in shown else chr(next(extra)) for byte in range(256)]
 
 
-def write_tiny_model(path: Path, *, context: int = 512, seed: int = 0) -> Path:
-    """A llama model of two random layers with a byte-level vocabulary of 269 tokens and the ChatML template."""
+def write_tiny_model(
+    path: Path, *, context: int = 512, seed: int = 0, template: str = CHATML, control: Sequence[str] = ()
+) -> Path:
+    """A llama model of two random layers with a byte-level vocabulary of 269 tokens; `control`: more of that kind."""
     random = np.random.default_rng(seed)
-    tokens = [*SPECIAL, *byte_characters(), *(merge.replace(" ", "") for merge in MERGES)]
+    tokens = [*SPECIAL, *byte_characters(), *(merge.replace(" ", "") for merge in MERGES), *control]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("Tiny")
     writer.add_context_length(context)
@@ -71,12 +74,13 @@ def write_tiny_model(path: Path, *, context: int = 512, seed: int = 0) -> Path:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
-    writer.add_token_types([3] * len(SPECIAL) + [1] * (len(tokens) - len(SPECIAL)))
+    plain = len(tokens) - len(SPECIAL) - len(control)
+    writer.add_token_types([3] * len(SPECIAL) + [1] * plain + [3] * len(control))
     writer.add_token_merges(MERGES)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(False)
-    writer.add_chat_template(CHATML)
+    writer.add_chat_template(template)
 
     def add(name: str, shape: tuple[int, ...], scale: float) -> None:
         writer.add_tensor(name, (random.standard_normal(shape) * scale).astype(np.float32))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clawd.errors import TemplateError
+from clawd.model.messages import TemplateForm
 from clawd.model.template import ChatTemplate
 from clawd.model.vocab import Vocabulary
 
@@ -16,6 +17,7 @@ class PromptRenderer:
     def __init__(self, vocabulary: Vocabulary, template: ChatTemplate) -> None:
         self.vocabulary = vocabulary
         self.template = template
+        self.form = TemplateForm(template)
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> PromptRenderer:
@@ -38,9 +40,13 @@ class PromptRenderer:
     ) -> list[int]:
         """Token ids to feed to the engine. BOS is there once if the model wants it, whoever writes it.
 
+        Messages and tools are as clients send them, calls' arguments as JSON text; `messages.py` says what becomes of
+        them. Tools reach the prompt even if the template knows none.
+
         Raises:
             TemplateError: the template fails on these messages.
         """
+        messages, tools = self.form.adapt(messages, tools)
         return self.tokenise(self.template.render(messages, tools, add_generation_prompt, **variables))
 
     def tokenise(self, text: str) -> list[int]:

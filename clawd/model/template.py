@@ -47,6 +47,7 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, bos: str = "", eos: str = "", *, time_limit_s: float = TIME_LIMIT_S) -> None:
+        self.source = source
         self._budget = _Budget(time_limit_s)
         self._texts = {"bos_token": bos, "eos_token": eos}
         try:

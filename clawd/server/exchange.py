@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from clawd.errors import ContextOverflow
+from clawd.model.replies.deltas import Reply
+from clawd.model.replies.parser import Parser
 from clawd.server.engine.engine import Handle
 from clawd.server.engine.types import Event, Finished, GenerationRequest, Priority, Token
 from clawd.server.schema import ChatRequest, for_template
@@ -41,6 +44,12 @@ class Accepted:
     target: Target
     messages: list[Message]  # as rendered
     generation: GenerationRequest
+    new_parser: Callable[[], Parser]  # reads the answer's text
+
+    def reply(self, text: str) -> Reply:
+        """What a whole answer says."""
+        parser = self.new_parser()
+        return Reply.of([*parser.feed(text), *parser.finish()])
 
 
 def accept(services: Services, user: User, headers: Mapping[str, str], chat: ChatRequest) -> Accepted:
@@ -53,10 +62,12 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
     settings = services.settings.server
     target = services.versions.resolve(user, chat.model)
     messages = for_template(chat.messages)
-    prompt = tuple(services.renderer.prompt_ids(messages, tools=chat.tools))
+    tools = chat.offered_tools()
+    template_arguments = chat.template_arguments()
+    prompt = tuple(services.renderer.prompt_ids(messages, tools=tools, **template_arguments))
     if len(prompt) >= services.engine.context or _leaves_no_room(services, headers, chat, messages, len(prompt)):
         raise ContextOverflow(len(prompt), services.engine.context)
-    digest = request_hash(chat.model, messages, chat.tools)
+    digest = request_hash(chat.model, messages, tools)
     placement = place(
         services.store,
         user.id,
@@ -64,7 +75,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         messages,
         digest,
         prompt_cache_key=chat.prompt_cache_key,
-        has_tools=bool(chat.tools),
+        has_tools=bool(tools),
     )
     sampling = chat.sampling(settings)
     limit = chat.token_limit(settings, services.engine.context)
@@ -85,9 +96,9 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
                 "sampling": asdict(sampling),
                 "max_tokens": limit,
                 "stop": list(chat.stops()),
-                TEMPLATE_ARGUMENTS: {},
+                TEMPLATE_ARGUMENTS: template_arguments,
             },
-            tools=chat.tools,
+            tools=tools,
             previous_id=placement.previous.id if placement.previous else None,
         )
     )
@@ -99,9 +110,12 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         version=target.version,
         sampling=sampling,
         stop=chat.stops(),
+        shown_tokens=services.replies.shown_tokens(tools),
         priority=Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE,
     )
-    return Accepted(turn_id, placement, target, messages, generation)
+    parallel = chat.parallel_tool_calls is not False
+    new_parser = partial(services.replies.parser, tools, prompt, parallel=parallel)
+    return Accepted(turn_id, placement, target, messages, generation, new_parser)
 
 
 def _leaves_no_room(
@@ -198,12 +212,15 @@ class Exchange:
     def _write(self, finished: Finished) -> None:
         turns = self._services.store.turns
         whole = finished.reason in ("stop", "length")
+        reply = self.accepted.reply(self.text)
         response = Response(
             ids=tuple(token.id for token in self.tokens),
             logprobs=tuple(token.logprob for token in self.tokens),
             text=self.text,
             finish_reason=finished.reason,
-            conversation_hash=hash_with_response(self.accepted.messages, self.text if whole else ""),
+            conversation_hash=hash_with_response(
+                self.accepted.messages, reply.content if whole else "", reply.tool_calls() if whole else ()
+            ),
             cached_tokens=finished.cached_tokens,
             first_token_at=self._first_token_at,
         )

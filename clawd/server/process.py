@@ -22,6 +22,7 @@ from clawd.model.binding import probe
 from clawd.model.embedded import embedded_model_path
 from clawd.model.fingerprint import fingerprint
 from clawd.model.prompt import PromptRenderer
+from clawd.model.replies.families import ReplyFormat
 from clawd.paths import DataFolder
 from clawd.server.app import create_app
 from clawd.server.engine.engine import Engine
@@ -56,6 +57,7 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 engine=engine,
                 vocabulary=engine.vocabulary,
                 renderer=PromptRenderer.of(engine.vocabulary),
+                replies=ReplyFormat.of(engine.vocabulary, settings.model.reply_format),
                 versions=versions,
                 metrics=Metrics(engine, store),
                 model_path=model,

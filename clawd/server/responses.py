@@ -5,17 +5,19 @@ Starlette's own streaming response learns of it only at its next send, which may
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import anyio
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from clawd.model.replies.deltas import CallBegins, Delta
 from clawd.model.vocab import Vocabulary
 from clawd.server.engine.types import Finished, Token
 from clawd.server.errors import body
 from clawd.server.exchange import Exchange
-from clawd.server.wire import COMMENT, DONE, ChatFrame, logprobs, sse
+from clawd.server.wire import COMMENT, DONE, ChatFrame, finish_reason, logprobs, message_delta, sse
 
 COMMENT_EVERY_S = 5.0
 """A comment at least this often while there is nothing to send: clients and proxies give up on silent streams."""
@@ -64,24 +66,37 @@ class ChatAnswer(Response):
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         frame = self._frame
+        parser = self._exchange.accepted.new_parser()
+        called = False
         yield frame.delta({"role": "assistant", "content": ""})
         async for event in self._exchange.events(COMMENT_EVERY_S):
             if event is None:
                 yield COMMENT
             elif isinstance(event, Token):
                 scores = logprobs([event], self._vocabulary) if self._with_logprobs else None
-                if event.text or scores:
-                    yield frame.delta({"content": event.text}, scores=scores)
+                deltas = parser.feed(event.text)
+                called |= any(isinstance(delta, CallBegins) for delta in deltas)
+                for chunk in self._deltas(deltas, scores):
+                    yield chunk
             elif event.reason in ("error", "cancelled"):
                 yield sse(body(500, ENGINE_FAILED, "engine_failed"))
                 return
             else:
-                if event.text:
-                    yield frame.delta({"content": event.text})
-                yield frame.delta({}, reason=event.reason)
+                deltas = [*parser.feed(event.text), *parser.finish()]
+                called |= any(isinstance(delta, CallBegins) for delta in deltas)
+                for chunk in self._deltas(deltas, None):
+                    yield chunk
+                yield frame.delta({}, reason=finish_reason(event, called))
                 if frame.include_usage:
                     yield frame.usage(event)
                 yield DONE
+
+    def _deltas(self, deltas: list[Delta], scores: dict[str, Any] | None) -> Iterator[bytes]:
+        """Chunks for what one token said; its scores go with the first, or alone if it said nothing yet."""
+        for place, delta in enumerate(deltas):
+            yield self._frame.delta(message_delta(delta), scores=None if place else scores)
+        if scores and not deltas:
+            yield self._frame.delta({"content": ""}, scores=scores)
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
         finished: Finished | None = None
@@ -93,5 +108,6 @@ class ChatAnswer(Response):
             await JSONResponse(body(500, ENGINE_FAILED, "engine_failed"), 500)(scope, receive, send)
             return
         scores = logprobs(self._exchange.tokens, self._vocabulary) if self._with_logprobs else None
-        whole = self._frame.whole(self._exchange.text, finished, scores)
+        reply = self._exchange.accepted.reply(self._exchange.text)
+        whole = self._frame.whole(reply, finished, scores)
         await JSONResponse(whole)(scope, receive, send)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from clawd.config import ServerSettings
 from clawd.server.engine.types import SamplingParams
@@ -18,10 +18,26 @@ ROLES = {"system": "system", "developer": "system", "user": "user", "assistant":
 """Roles that clients send, and what templates call them."""
 
 
+def _named_function(tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool.get("function")
+    if tool.get("type", "function") != "function" or not isinstance(function, dict):
+        raise ValueError('a tool is {"type": "function", "function": {"name": …, "parameters": …}}')
+    if not isinstance(function.get("name"), str) or not function["name"]:
+        raise ValueError("a tool's function needs a name")
+    return tool
+
+
 class StreamOptions(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     include_usage: bool = False
+
+
+Tool = Annotated[dict[str, Any], AfterValidator(_named_function)]
+"""`{"type": "function", "function": {"name": …, …}}`, kept as it came."""
+
+RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
+"""Template variables that chat_template_kwargs may not set."""
 
 
 class ChatRequest(BaseModel):
@@ -45,7 +61,11 @@ class ChatRequest(BaseModel):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-    tools: list[Any] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
     user: str | None = None
     prompt_cache_key: str | None = None
     n: int | None = None
@@ -63,6 +83,37 @@ class ChatRequest(BaseModel):
         if n not in (None, 1):
             raise ValueError("one answer per request is all that clawd gives: leave n out, or send 1")
         return n
+
+    @field_validator("chat_template_kwargs")
+    @classmethod
+    def _free_names(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        taken = sorted(RESERVED & set(given or {}))
+        if taken:
+            raise ValueError(f"{', '.join(taken)} can't be set this way")
+        return given
+
+    def offered_tools(self) -> list[Tool] | None:
+        """The tools that the model may call; None: there are none.
+
+        Raises:
+            ApiError: 400 for a choice that can't be kept. What the model writes isn't constrained, so a call can be
+                suggested, never forced; a client that is told so can ask for `auto`.
+        """
+        if self.tool_choice == "none":
+            return None
+        if self.tool_choice not in (None, "auto"):
+            raise ApiError(
+                400,
+                "tool_choice: clawd can't force a call: send `auto` or `none`.",
+                code="unsupported_value",
+                param="tool_choice",
+            )
+        return self.tools or None
+
+    def template_arguments(self) -> dict[str, Any]:
+        """Variables for the chat template."""
+        effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
+        return {**effort, **(self.chat_template_kwargs or {})}
 
     def unknown_fields(self) -> list[str]:
         return sorted(self.model_extra or {})
@@ -107,7 +158,24 @@ def _for_template(message: Message, place: int) -> Message:
             code="invalid_value",
             param=f"messages.{place}.role",
         )
-    return {**message, "role": role, "content": _content_text(message.get("content"), place)}
+    cleaned = {**message, "role": role, "content": _content_text(message.get("content"), place)}
+    calls = cleaned.pop("tool_calls", None)
+    if calls:  # null and [] are no calls, and templates ask whether the key is there
+        cleaned["tool_calls"] = _calls(calls, place)
+    return cleaned
+
+
+def _calls(calls: Any, place: int) -> list[Any]:
+    for call in calls if isinstance(calls, list) else [None]:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise ApiError(
+                400,
+                f"messages.{place}.tool_calls: send a list of objects with a function that has a name.",
+                code="invalid_value",
+                param=f"messages.{place}.tool_calls",
+            )
+    return list(calls)
 
 
 def _content_text(content: Any, place: int) -> str:

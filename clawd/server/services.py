@@ -13,6 +13,7 @@ from typing import Any
 from clawd.config import Settings
 from clawd.doorbell import ring
 from clawd.model.prompt import PromptRenderer
+from clawd.model.replies.families import ReplyFormat
 from clawd.model.vocab import Vocabulary
 from clawd.paths import DataFolder
 from clawd.server.engine.engine import Engine
@@ -29,6 +30,7 @@ class Services:
     engine: Engine
     vocabulary: Vocabulary
     renderer: PromptRenderer
+    replies: ReplyFormat
     versions: Versions
     metrics: Metrics
     model_path: Path

@@ -28,6 +28,7 @@ def status(services: Services) -> dict[str, Any]:
             "fingerprint": services.versions.base_fingerprint,
             "context_tokens": context,
             "answer_tokens": min(services.settings.server.default_max_tokens or context, context),
+            "reply_format": services.replies.name,
         },
         "engine": asdict(services.engine.stats()),
         "judge": {

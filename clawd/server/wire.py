@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clawd.model.replies.deltas import CallArguments, CallBegins, Content, Delta, Reasoning, Reply
 from clawd.model.vocab import Vocabulary
 from clawd.server.engine.types import Finished, Token
 
@@ -43,6 +45,40 @@ def _named(token_id: int, logprob: float, vocabulary: Vocabulary) -> dict[str, A
     return {"token": raw.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(raw)}
 
 
+def new_call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def message_delta(delta: Delta) -> dict[str, Any]:
+    """The `delta` object of a chunk."""
+    match delta:
+        case Content(text):
+            return {"content": text}
+        case Reasoning(text):
+            return {"reasoning_content": text}
+        case CallBegins(index, name):
+            function = {"name": name, "arguments": ""}
+            return {"tool_calls": [{"index": index, "id": new_call_id(), "type": "function", "function": function}]}
+        case CallArguments(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+
+
+def whole_message(reply: Reply) -> dict[str, Any]:
+    """The `message` object of a whole completion."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.content, "refusal": None}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.calls:
+        message["content"] = reply.content or None
+        message["tool_calls"] = [{"id": new_call_id(), **call} for call in reply.tool_calls()]
+    return message
+
+
+def finish_reason(finished: Finished, called: bool) -> str:
+    """A cut answer says `length` even if it holds calls: the last of them may be cut, too."""
+    return "tool_calls" if called and finished.reason == "stop" else finished.reason
+
+
 @dataclass(frozen=True)
 class ChatFrame:
     """What all chunks of one answer share."""
@@ -72,14 +108,19 @@ class ChatFrame:
     def usage(self, finished: Finished) -> bytes:
         return self._chunk([], usage=usage(finished))
 
-    def whole(self, text: str, finished: Finished, scores: dict[str, Any] | None) -> dict[str, Any]:
-        message = {"role": "assistant", "content": text, "refusal": None}
+    def whole(self, reply: Reply, finished: Finished, scores: dict[str, Any] | None) -> dict[str, Any]:
+        choice = {
+            "index": 0,
+            "message": whole_message(reply),
+            "logprobs": scores,
+            "finish_reason": finish_reason(finished, bool(reply.calls)),
+        }
         return {
             "id": self.id,
             "object": "chat.completion",
             "created": self.created,
             "model": self.model,
             "system_fingerprint": self.fingerprint,
-            "choices": [{"index": 0, "message": message, "logprobs": scores, "finish_reason": finished.reason}],
+            "choices": [choice],
             "usage": usage(finished),
         }

@@ -55,6 +55,11 @@ def pack_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+def pack_json_as_sent(value: Any) -> str:
+    """As `pack_json`, in the order of keys that the client chose: templates write tools and calls in it."""
+    return json.dumps(value, separators=(",", ":"))
+
+
 def content_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 

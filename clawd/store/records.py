@@ -77,7 +77,7 @@ class Response:
 
     ids: tuple[int, ...]  # (T,) as sampled
     logprobs: tuple[float, ...]  # (T,) full vocabulary, temperature 1
-    text: str
+    text: str  # as the model wrote it, reasoning and calls included: the judge reads all that it did
     finish_reason: str
     conversation_hash: str | None  # that a continuation carries; none: nothing can extend it
     cached_tokens: int = 0

@@ -18,6 +18,7 @@ from clawd.store.codec import (
     now,
     pack_ids,
     pack_json,
+    pack_json_as_sent,
     pack_logprobs,
     require_equal_lengths,
     unpack_ids,
@@ -77,9 +78,9 @@ class Turns:
                     "prompt_rest": pack_ids(new.prompt_ids[prompt_common:]),
                     "prompt_length": len(new.prompt_ids),
                     "messages_common": messages_common,
-                    "messages_rest": pack_json([self._shrink(m) for m in new.messages[messages_common:]]),
+                    "messages_rest": pack_json_as_sent([self._shrink(m) for m in new.messages[messages_common:]]),
                     "tools_hash": self._keep(new.tools) if new.tools else None,
-                    "parameters": pack_json(new.parameters),
+                    "parameters": pack_json_as_sent(new.parameters),
                     "request_hash": new.request_hash,
                     "created_at": now(),
                 },
@@ -301,7 +302,7 @@ class Turns:
         return {**message, "content": self._kept(item["content"])} if "content" in item else message
 
     def _keep(self, value: Any) -> str:
-        text = pack_json(value)
+        text = pack_json_as_sent(value)
         digest = content_hash(text)
         self._connection.change("INSERT OR IGNORE INTO texts(hash, body) VALUES (?, ?)", (digest, text))
         return digest

@@ -112,6 +112,13 @@ def test_a_retried_answer_is_discarded_when_the_conversation_goes_on_from_the_ot
     assert world.store.turns.get(second).reason == "retried"
 
 
+def test_tools_and_messages_keep_the_order_of_their_keys(world: World) -> None:
+    tools = [{"type": "function", "function": {"name": "b", "description": "a"}}]
+    messages = [{"role": "assistant", "tool_calls": [{"type": "f", "id": "x", "function": {"name": "b"}}]}]
+    turn = world.store.turns.get(world.begin(world.session(), messages=messages, tools=tools))
+    assert repr((turn.tools, turn.messages)) == repr((tools, messages))
+
+
 def test_aborted_turns_keep_what_they_had_and_cannot_be_revived(world: World) -> None:
     turn_id = world.begin(world.session())
     world.store.turns.abort(turn_id, Response((7,), (-1.0,), "h", "cancelled", None), "aborted")

@@ -44,7 +44,8 @@ class Run:
             return 0, True
         self.response_tokens += 1
         at_end = vocabulary.is_end(choice.id)
-        text = "" if at_end else self._shown.feed(vocabulary.token_bytes(choice.id))
+        special = choice.id in self.request.shown_tokens
+        text = "" if at_end else self._shown.feed(vocabulary.token_bytes(choice.id, special=special))
         if not self._tell(Token(choice.id, choice.logprob, text, choice.alternatives)):
             return choice.id, True
         reason: FinishReason | None = None

@@ -48,6 +48,7 @@ class GenerationRequest:
     version: AdapterVersion | None = None  # none: the bare base model
     sampling: SamplingParams = field(default_factory=SamplingParams)
     stop: tuple[str, ...] = ()
+    shown_tokens: frozenset[int] = frozenset()  # control tokens whose text is part of the answer; others are hidden
     priority: Priority = Priority.INTERACTIVE
 
 
