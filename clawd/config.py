@@ -29,11 +29,12 @@ from clawd.errors import ConfigError
 from clawd.paths import DataFolder, write_privately
 
 ENV_PREFIX = "CLAWD_"
+MOST_CELLS = 2**24  # far beyond any model; llama.cpp would wrap larger ones around
 NOT_SETTINGS = {"CLAWD_HOME"}  # read by DataFolder: says where the TOML file is, so it can't stand in it
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -50,9 +51,9 @@ class ModelSettings(Section):
     """Name of the bare base model in the API; none: the file's name without `.gguf`."""
     reply_format: Literal["hermes", "qwen_coder", "llama3", "mistral", "gemma", "harmony"] | None = None
     """How the model writes tool calls and reasoning; none: told from its chat template."""
-    context: Annotated[int, Field(ge=256)] | None = None
+    context: Annotated[int, Field(ge=256, le=MOST_CELLS)] | None = None
     """Longest conversation in tokens; none: what the model was trained for."""
-    kv_cells: Annotated[int, Field(ge=256)] | None = None
+    kv_cells: Annotated[int, Field(ge=256, le=MOST_CELLS)] | None = None
     """Tokens that all running and remembered conversations may hold together; none: the context."""
     kv_type: Literal["f16", "q8_0"] = "f16"
     """Number format of the key-value cache; q8_0 needs half the memory."""
@@ -194,7 +195,7 @@ class LogSettings(Section):
 
 
 class DaemonSettings(Section):
-    grace_s: Annotated[float, Field(gt=0)] = 10.0
+    grace_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """Time that running requests get to end after SIGTERM."""
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import platformdirs
 
+from clawd.errors import ConfigError, StoreError
+
 HOME_VARIABLE = "CLAWD_HOME"
 
 
@@ -22,6 +24,8 @@ class DataFolder:
     def default(cls) -> DataFolder:
         """`CLAWD_HOME` if set, else the XDG data folder of the user."""
         home = os.environ.get(HOME_VARIABLE)
+        if home and not is_text(home):
+            raise ConfigError(f"{HOME_VARIABLE} is no UTF-8 path: name a folder by another.")
         return cls(Path(home).expanduser().resolve() if home else Path(platformdirs.user_data_dir("clawd")))
 
     @property
@@ -93,9 +97,29 @@ class DataFolder:
         return self.root / "cache"
 
     def create(self) -> None:
-        """Make the folders, readable by their owner alone: conversations lie here."""
+        """Make the folders, readable by their owner alone: conversations lie here.
+
+        Raises:
+            StoreError: one of them can't be made or written to.
+        """
         for folder in (self.root, self.run, self.logs, self.jobs, self.adapters, self.cache):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as error:
+                raise StoreError(f"The data folder can't be used: {error}. {HOME_VARIABLE} names another.") from None
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise StoreError(
+                    f"The data folder can't be used: {folder} is not writable. {HOME_VARIABLE} names another."
+                )
+
+
+def is_text(path: str) -> bool:
+    """Whether a path is valid UTF-8: others can't be written into settings and records."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def write_privately(path: Path, text: str) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from clawd.errors import ConfigError, StoreError
 from clawd.paths import DataFolder, write_privately
 
 
@@ -53,3 +55,16 @@ def test_written_privately_is_whole_or_untouched(tmp_path: Path) -> None:
         write_privately(path, "\ud800")
     assert path.read_text() == "first"
     assert [file.name for file in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_folder_that_can_not_be_used_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for root in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
+        with pytest.raises(StoreError, match="CLAWD_HOME"):
+            DataFolder(root).create()
+
+
+def test_a_home_that_is_no_text_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAWD_HOME", os.fsdecode(b"/tmp/h\xff"))
+    with pytest.raises(ConfigError, match="UTF-8"):
+        DataFolder.default()

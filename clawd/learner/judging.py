@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import httpx
 
-from clawd.errors import TransitionRefused
+from clawd.errors import StoreError, TransitionRefused
 from clawd.learner import judge_rules
 from clawd.learner.judge_llm import JudgeUnreachable, LlmJudge
 from clawd.learner.samples import unusable
@@ -87,7 +88,13 @@ class Judging:
         due = self._store.turns.to_judge(MOST_PER_LOOK)
         self._left_to_model.intersection_update(due)
         for turn_id in due:
-            self._judge(turn_id)
+            try:
+                self._judge(turn_id)
+            except (sqlite3.Error, StoreError):
+                raise  # the store's trouble is no turn's fault: all wait
+            except Exception as error:  # one turn must not hold up the others for ever
+                log.exception("turn %s can't be judged", turn_id)
+                self._verdicts.dismiss(turn_id, [], f"judging failed: {error}")
 
     def _judge(self, turn_id: str) -> None:
         feedback = [vote for vote in self._store.signals.votes(turn_id) if vote.judge == FEEDBACK]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from clawd.config import LearnSettings
-from clawd.errors import ClawdError, UpdateFailed
+from clawd.errors import UpdateFailed
 from clawd.learner import jobs
 from clawd.learner.backends import Backend, RunningUpdate
 from clawd.learner.hints import Render
@@ -166,7 +166,8 @@ class Updates:
             )
             self._quarantine(left_out)
             handle = deps.backend.start(folder)
-        except (OSError, ClawdError) as error:
+        except Exception as error:  # whatever it was, the samples must not stay claimed by nothing
+            log.exception("update %s could not be begun", update.id)
             self._fail(update, f"it could not be begun: {error}", deps.settings.attempts)
             return True
         self._current = Current(update, handle, deps.clock())

@@ -103,7 +103,7 @@ def install(app: FastAPI) -> None:
     async def invalid(_request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "body")
+        place = ".".join(str(part) for part in first["loc"] if part != "body" and first["type"] != "json_invalid")
         return JSONResponse(body(400, f"{place}: {first['msg']}", "invalid_value", place or None), 400)
 
     app.add_exception_handler(ClawdError, raised)

@@ -43,6 +43,8 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
     """
     model = settings.model.path or embedded_model_path()
     report = probe(model, folder.cache)
+    if report.explanation:
+        log.warning("%s", report.explanation)
     digest = fingerprint(model, folder.cache)
     with Store(folder.database) as store:
         store.turns.discard_interrupted()
@@ -63,6 +65,7 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 model_path=model,
                 model_is_embedded=settings.model.path is None,
                 owner_key=folder.owner_key(),
+                binding_note=report.explanation,
             )
             swapper = Swapper(store, engine, versions, model, folder.server_bell)
             swapper.start()

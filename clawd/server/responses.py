@@ -73,7 +73,7 @@ class ChatAnswer(Response):
             if event is None:
                 yield COMMENT
             elif isinstance(event, Token):
-                scores = logprobs([event], self._vocabulary) if self._with_logprobs else None
+                scores = self._scores([event])
                 deltas = parser.feed(event.text)
                 called |= any(isinstance(delta, CallBegins) for delta in deltas)
                 for chunk in self._deltas(deltas, scores):
@@ -91,6 +91,14 @@ class ChatAnswer(Response):
                     yield frame.usage(event)
                 yield DONE
 
+    def _scores(self, tokens: list[Token]) -> dict[str, Any] | None:
+        """The log-probabilities of tokens that have a text; None: not asked for, or there are none.
+
+        The token that ends the answer is no part of its content. It is in the store.
+        """
+        said = [token for token in tokens if not self._vocabulary.is_end(token.id)]
+        return logprobs(said, self._vocabulary) if self._with_logprobs and said else None
+
     def _deltas(self, deltas: list[Delta], scores: dict[str, Any] | None) -> Iterator[bytes]:
         """Chunks for what one token said; its scores go with the first, or alone if it said nothing yet."""
         for place, delta in enumerate(deltas):
@@ -107,7 +115,7 @@ class ChatAnswer(Response):
         if finished.reason in ("error", "cancelled"):
             await JSONResponse(body(500, ENGINE_FAILED, "engine_failed"), 500)(scope, receive, send)
             return
-        scores = logprobs(self._exchange.tokens, self._vocabulary) if self._with_logprobs else None
+        scores = self._scores(self._exchange.tokens)
         reply = self._exchange.accepted.reply(self._exchange.text)
         whole = self._frame.whole(reply, finished, scores)
         await JSONResponse(whole)(scope, receive, send)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from clawd.config import ServerSettings
+from clawd.server.body import Body
 from clawd.server.engine.types import SamplingParams
 from clawd.server.errors import ApiError
 from clawd.store.records import Message
@@ -40,7 +41,7 @@ RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token",
 """Template variables that chat_template_kwargs may not set."""
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(Body):
     """`POST /v1/chat/completions`. Unknown fields are let pass and counted, never an error (`unknown_fields`)."""
 
     model_config = ConfigDict(extra="allow")
@@ -130,7 +131,7 @@ class ChatRequest(BaseModel):
             min_p=self.min_p or 0.0,
             presence_penalty=self.presence_penalty or 0.0,
             frequency_penalty=self.frequency_penalty or 0.0,
-            seed=self.seed,
+            seed=None if self.seed is None else self.seed % 2**64,  # any whole number names a stream of its own
             top_logprobs=self.top_logprobs or 0 if self.logprobs else 0,
         )
 

@@ -35,6 +35,7 @@ class Services:
     metrics: Metrics
     model_path: Path
     model_is_embedded: bool
+    binding_note: str | None = None  # none: llama.cpp's binding works as it should
     owner_key: str | None = None  # none: started without a daemon
     in_flight: int = 0  # requests that were accepted and have not ended
     started_at: float = field(default_factory=time.time)

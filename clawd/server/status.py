@@ -30,6 +30,7 @@ def status(services: Services) -> dict[str, Any]:
             "answer_tokens": min(services.settings.server.default_max_tokens or context, context),
             "reply_format": services.replies.name,
         },
+        "binding_note": services.binding_note,
         "engine": asdict(services.engine.stats()),
         "judge": {
             "kind": services.settings.judge.kind,

@@ -60,6 +60,11 @@ def pack_json_as_sent(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+def clean_text(text: str) -> str:
+    """`text` as UTF-8 can hold it: half a surrogate pair, which JSON can carry, becomes `?`."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def content_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from clawd.errors import TransitionRefused, UnknownName
-from clawd.store.codec import new_id, now
+from clawd.store.codec import clean_text, new_id, now
 from clawd.store.connection import Connection, Row
 from clawd.store.records import Hint, Reward, StoredSample, Vote
 from clawd.store.states import can_be_judged
 
 FEEDBACK = "feedback"
+SIGNAL_TAKEN = "feedback took its signal"
 
 FeedbackEffect = Literal["judging", "sample changed", "none"]
 
@@ -31,15 +32,21 @@ class Signals:
                     "turn_id": turn_id,
                     "judge": vote.judge,
                     "score": vote.score,
-                    "reason": vote.reason,
-                    "answer": vote.answer,
+                    "reason": clean_text(vote.reason),
+                    "answer": clean_text(vote.answer) if vote.answer is not None else None,
                     "created_at": now(),
                 },
             )
             if vote.hint:
                 self._connection.insert(
                     "hints",
-                    {"id": new_id(), "turn_id": turn_id, "vote_id": vote_id, "text": vote.hint, "created_at": now()},
+                    {
+                        "id": new_id(),
+                        "turn_id": turn_id,
+                        "vote_id": vote_id,
+                        "text": clean_text(vote.hint),
+                        "created_at": now(),
+                    },
                 )
         return vote_id
 
@@ -101,20 +108,48 @@ class Signals:
         """
         connection = self._connection
         with connection.transaction():
-            turn = connection.row("SELECT state, reason, kind, adapter_id FROM turns WHERE id = ?", (turn_id,))
+            turn = connection.row("SELECT * FROM turns WHERE id = ?", (turn_id,))
             if turn is None:
                 raise UnknownName(f"There is no turn {turn_id}.")
             self.add_vote(turn_id, vote)
             if turn["kind"] == "main" and turn["adapter_id"] and can_be_judged(turn["state"], turn["reason"]):
-                connection.change("UPDATE turns SET state = 'judging', reason = NULL WHERE id = ?", (turn_id,))
-                return "judging"
-            sample = connection.row("SELECT id FROM samples WHERE turn_id = ? AND state = 'waiting'", (turn_id,))
-            if sample is None:
-                return "none"
-            connection.change("UPDATE samples SET reward = ? WHERE id = ?", (vote.score, sample["id"]))
-            if not vote.score and not self.hints(turn_id):
-                connection.step("samples", sample["id"], ("waiting",), "quarantined", reason="feedback took its signal")
-            return "sample changed"
+                return self._judge_again(turn)
+            return self._change_sample(turn_id, vote)
+
+    def _judge_again(self, turn: Row) -> FeedbackEffect:
+        """One request gives one sample at most: where another answer to it is judged, this one is too late."""
+        siblings = (turn["session_id"], turn["request_hash"], turn["id"])
+        if self._connection.row(
+            "SELECT 1 FROM turns WHERE session_id = ? AND request_hash = ? AND id <> ? AND kind = 'main' "
+            "AND state IN ('judging', 'sampled')",
+            siblings,
+        ):
+            return "none"
+        self._connection.change("UPDATE turns SET state = 'judging', reason = NULL WHERE id = ?", (turn["id"],))
+        self._connection.change(
+            "UPDATE turns SET state = 'discarded', reason = 'retried' "
+            "WHERE session_id = ? AND request_hash = ? AND id <> ? AND state = 'waiting'",
+            siblings,
+        )
+        return "judging"
+
+    def _change_sample(self, turn_id: str, vote: Vote) -> FeedbackEffect:
+        """The newest word counts as long as no update has the sample; also after one that took its signal."""
+        connection = self._connection
+        sample = connection.row(
+            "SELECT id, state FROM samples WHERE turn_id = ? "
+            "AND (state = 'waiting' OR (state = 'quarantined' AND reason = ?))",
+            (turn_id, SIGNAL_TAKEN),
+        )
+        if sample is None:
+            return "none"
+        has_signal = bool(vote.score) or bool(self.hints(turn_id))
+        state, reason = ("waiting", None) if has_signal else ("quarantined", SIGNAL_TAKEN)
+        connection.change(
+            "UPDATE samples SET reward = ?, state = ?, reason = ? WHERE id = ?",
+            (vote.score, state, reason, sample["id"]),
+        )
+        return "sample changed"
 
     def quarantine(self, sample_id: str, reason: str) -> None:
         """Keep a sample out of training for good."""

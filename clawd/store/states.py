@@ -47,6 +47,7 @@ STATES: dict[str, Machine] = {
                 ("claimed", "waiting"),  # its update failed
                 ("claimed", "used"),
                 ("claimed", "quarantined"),
+                ("quarantined", "waiting"),  # feedback that took its signal was itself taken back
             }
         ),
         needs_reason=frozenset({"quarantined"}),

@@ -113,12 +113,14 @@ class Turns:
             "finished_at": now(),
         }
         with connection.transaction():
-            row = connection.row("SELECT kind, session_id FROM turns WHERE id = ?", (turn_id,))
+            row = connection.row("SELECT kind, session_id, request_hash FROM turns WHERE id = ?", (turn_id,))
             if row is None:
                 raise UnknownName(f"There is no turn {turn_id}.")
             reason = discard_because or ("side turn" if row["kind"] == "side" else None)
             if reason is None:
                 connection.step("turns", turn_id, ("recorded",), "waiting", **columns)
+                # Of answers to one request that were made at the same time, the last one waits.
+                self._discard_retried(row["session_id"], row["request_hash"], keep=turn_id)
             else:
                 connection.step("turns", turn_id, ("recorded",), "discarded", reason=reason, **columns)
             connection.change("UPDATE sessions SET last_seen_at = ? WHERE id = ?", (now(), row["session_id"]))
@@ -135,7 +137,7 @@ class Turns:
             )
             if row is None or row["kind"] != "main" or row["next_state"] is not None or not messages:
                 return False
-            if not can_be_judged(row["state"], row["reason"]):
+            if not can_be_judged(row["state"], row["reason"]) or self._sibling_is_judged(turn_id, row):
                 return False
             connection.change(
                 "UPDATE turns SET state = 'judging', reason = NULL, next_state = ?, next_turn_id = ? WHERE id = ?",
@@ -143,6 +145,15 @@ class Turns:
             )
             self._discard_retried(row["session_id"], row["request_hash"], keep=turn_id)
         return True
+
+    def _sibling_is_judged(self, turn_id: str, row: Row) -> bool:
+        """One request gives one sample at most, however often it was sent."""
+        found = self._connection.row(
+            "SELECT 1 FROM turns WHERE session_id = ? AND request_hash = ? AND id <> ? AND kind = 'main' "
+            "AND state IN ('judging', 'sampled')",
+            (row["session_id"], row["request_hash"], turn_id),
+        )
+        return found is not None
 
     def supersede(self, session_id: str, request_hash: str, turn_id: str) -> None:
         """The same request came again as `turn_id`: earlier finished answers to it are `retried`."""

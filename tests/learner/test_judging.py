@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from clawd.config import JudgeSettings
+from clawd.learner import judge_rules, judging
 from clawd.learner.judge_llm import LlmJudge
 from clawd.learner.judging import NO_SCORE, NO_SIGNAL, Judging, ModelJudging, majority
-from clawd.store.records import Vote
+from clawd.store.records import Turn, Vote
 from tests.learner.parts import ScriptedJudge, World, completion, verdict
 
 
@@ -47,6 +48,22 @@ def test_the_reward_is_the_strict_majority_of_the_valid_votes(
 
 
 class TestRules:
+    def test_a_turn_that_breaks_the_judge_holds_up_no_other(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broken, fine = world.turn("Boom."), world.turn("No, use rye flour instead of wheat.")
+        read = judging.read_by_rules
+
+        def fragile(turn: Turn) -> judge_rules.Reading:
+            if turn.id == broken:
+                raise RuntimeError("a rule that fails")
+            return read(turn)
+
+        monkeypatch.setattr(judging, "read_by_rules", fragile)
+        Judging(world.store, model_judges=False).tick()
+        assert world.state(broken) == ("discarded", "judging failed: a rule that fails")
+        assert world.state(fine)[0] == "sampled"
+
     def test_a_correction_becomes_a_sample_with_its_hint(self, world: World) -> None:
         turn_id = world.turn("No, use rye flour instead of wheat.")
         Judging(world.store, model_judges=False).tick()

@@ -329,3 +329,78 @@ def test_half_of_fifty_streams_are_cut_and_the_next_works(live: Live) -> None:
     assert states.count("aborted") >= len(states) // 2  # one may have ended before its cut was noticed
     assert live.store.turns.counts().get("recorded", 0) == 0
     assert live.store.verify() == []
+
+
+@pytest.mark.parametrize("temperature", [1e-50, 5e-324, 1e-46, 1e-8, 1e-3, 2])
+@pytest.mark.parametrize("top_p", [1.0, 1e-300, 0.5])
+def test_no_temperature_hurts_the_engine(live: Live, temperature: float, top_p: float) -> None:
+    reply = live.chat("hi", temperature=temperature, top_p=top_p, min_p=1.0, top_k=1, max_tokens=2)
+    assert reply.status_code == 200, reply.text
+    assert live.services.engine.alive
+
+
+@pytest.mark.parametrize("seed", [-1, 0, 2**63, -(2**70)])
+def test_every_seed_is_one(live: Live, seed: int) -> None:
+    texts = {
+        live.chat("Tell a joke.", temperature=1.0, seed=seed, max_tokens=8).json()["choices"][0]["message"]["content"]
+        for _ in range(2)
+    }
+    assert len(texts) == 1
+
+
+def test_text_that_utf8_cannot_hold_is_cleaned_at_the_door(live: Live) -> None:
+    def post(path: str, body: dict) -> httpx.Response:
+        return live.http.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
+
+    question = [{"role": "user", "content": "surrogates, please"}]
+    first = post("/v1/chat/completions", {"model": "clawd", "messages": question, "max_tokens": 4}).json()
+    messages = [*question, first["choices"][0]["message"], {"role": "user", "content": "No, in French \ud800 please."}]
+    assert post("/v1/chat/completions", {"model": "clawd", "messages": messages, "max_tokens": 1}).status_code == 200
+    described = live.http.get(f"/clawd/v1/turns/{first['id']}")
+    assert described.status_code == 200
+    assert described.json()["next_state"][0]["content"] == "No, in French ? please."
+    assert post("/clawd/v1/feedback", {"turn_id": "\ud800", "score": 1}).status_code == 404
+    assert post("/clawd/v1/feedback", {"response_id": first["id"], "score": 1, "hint": "\udfff!"}).status_code == 200
+    assert post("/v1/chat/completions", {"model": "\ud800", "messages": question}).status_code == 404
+
+
+@pytest.mark.parametrize("depth", [400, 900, 5000])
+def test_deep_nesting_is_no_server_error(live: Live, depth: int) -> None:
+    body = '{"model": "clawd", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}], "metadata": '
+    body += "[" * depth + "]" * depth + "}"
+    reply = live.http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert reply.status_code in (200, 400)
+
+
+def test_scores_join_to_the_content(live: Live) -> None:
+    for stream in (False, True):
+        reply = live.chat("Answer with one word: what colour is grass?", max_tokens=200, logprobs=True, stream=stream)
+        if stream:
+            choices = [chunk["choices"][0] for chunk in chunks_of(reply)]
+            content = "".join(choice["delta"].get("content", "") for choice in choices)
+            entries = [entry for choice in choices if choice["logprobs"] for entry in choice["logprobs"]["content"]]
+        else:
+            choice = reply.json()["choices"][0]
+            content, entries = choice["message"]["content"], choice["logprobs"]["content"]
+        assert "".join(entry["token"] for entry in entries) == content
+
+
+def test_identical_requests_at_the_same_time_give_one_sample(live: Live) -> None:
+    replies: list[dict] = []
+    question = "the same question four times at once"
+
+    def ask() -> None:
+        replies.append(live.chat(question, headers={"X-Session-Id": "twins"}).json())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    states = sorted((turn.state, turn.reason or "") for turn in (live.turn(reply["id"]) for reply in replies))
+    assert states == [("discarded", "retried")] * 3 + [("waiting", "")]
+    applied = [
+        live.http.post("/clawd/v1/feedback", json={"response_id": reply["id"], "score": 1}).json()["applied"]
+        for reply in replies
+    ]
+    assert applied.count(True) == 1

@@ -105,6 +105,24 @@ def test_feedback_changes_a_waiting_sample_and_not_a_claimed_one(world: World) -
     assert [vote.score for vote in world.store.signals.votes(sample.turn_id)] == [1, -1, 1]
 
 
+def test_feedback_that_was_taken_back_can_be_given_again(world: World) -> None:
+    sample = world.store.signals.get(world.sample(reward=1))
+    for score, state in ((0, "quarantined"), (1, "waiting"), (0, "quarantined"), (-1, "waiting")):
+        vote = Vote("feedback", score, "feedback")
+        assert world.store.signals.feedback(sample.turn_id, vote) == "sample changed"
+        assert world.store.signals.get(sample.id).state == state
+    assert world.store.signals.get(sample.id).reward == -1
+    world.store.signals.quarantine(sample.id, "too long")
+    assert world.store.signals.feedback(sample.turn_id, Vote("feedback", 1, "feedback")) == "none"
+
+
+def test_text_that_utf8_cannot_hold_is_stored_as_far_as_it_can(world: World) -> None:
+    turn_id = world.turn()
+    world.store.signals.add_vote(turn_id, Vote("llm:x", 1, "r\ud800", "h\udfff", "a\ud800"))
+    (vote,) = world.store.signals.votes(turn_id)
+    assert (vote.reason, vote.hint, vote.answer) == ("r?", "h?", "a?")
+
+
 def test_feedback_sends_a_turn_to_the_judge_without_a_next_state(world: World) -> None:
     waiting, closed = world.turn(world.session("a")), world.turn(world.session("b"))
     world.store.sessions.close(world.session("b").id, "done")

@@ -39,7 +39,8 @@ class Run:
         """
         try:
             choice = self._sampler.choose(logits)
-        except ValueError as error:
+        except Exception as error:  # whatever one request's parameters bring about, the others go on
+            logger.exception("sampling for request %s failed", self.request.id)
             self.finish("error", cached_tokens, f"The answer can't go on: {error}.")
             return 0, True
         self.response_tokens += 1

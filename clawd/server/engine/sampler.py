@@ -22,6 +22,10 @@ SMALLEST = 1e-9
 BLOCK = 64  # entries of V that are looked at as one before each is
 
 
+GREEDY_BELOW = 1e-3
+"""A temperature below this leaves the most likely token alone, and one that float32 rounds to 0 divides by it."""
+
+
 @dataclass(frozen=True)
 class Choice:
     id: int
@@ -71,7 +75,7 @@ class Sampler:
         penalised = self._penalised and bool(self._counts)
         if penalised:
             logits = self._penalise(logits)
-        if self.params.temperature == 0:
+        if self.params.temperature < GREEDY_BELOW:
             return int(logits.argmax())
         if penalised or self.params.temperature != 1:
             np.subtract(logits, logits.max(), out=weights)

@@ -267,7 +267,7 @@ class Scheduler:
         for sequence in active:
             if sequence.version != group or sequence.slot < 0:  # another one's turn, or it gave up its cells just now
                 continue
-            wanted = 1 if sequence.pending == 1 else min(sequence.pending, budget)
+            wanted = self._wanted(sequence, budget)
             count = self._make_room(sequence, wanted)
             if count:
                 rows.append(self._row(sequence, count))
@@ -278,13 +278,24 @@ class Scheduler:
         for sequence in startable:
             may_start = sequence.version == group and budget > 0 and not self._better_later(sequence, reading)
             if may_start and self._start(sequence, reserved):
-                count = self._make_room(sequence, min(sequence.pending, budget))
+                count = self._make_room(sequence, self._wanted(sequence, budget))
                 rows.append(self._row(sequence, count))
                 budget -= count
                 reading.append(sequence)
             else:
                 reserved += len(sequence.tokens)
         return rows
+
+    @staticmethod
+    def _wanted(sequence: _Sequence, budget: int) -> int:
+        """Tokens that it reads in this step. The one that is sampled after is read apart from the rest of a prompt:
+
+        llama.cpp's numbers depend a little on the size of a batch, and with a remembered prompt that one token is all
+        that is read. So the same request gives the same answer, remembered or not.
+        """
+        if sequence.pending == 1:
+            return 1
+        return min(sequence.pending if sequence.read_only else sequence.pending - 1, budget)
 
     def _chunk(self, active: list[_Sequence], urgent: Priority) -> int:
         """Prompt tokens for this step. Small ones for background prompts too: a person who comes waits for one step."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from starlette.requests import Request
 
 from clawd.errors import NotAllowed
 from clawd.server.auth import identify
+from clawd.server.body import Body
 from clawd.server.errors import ApiError
 from clawd.server.routes.chat import turn_of_response
 from clawd.server.services import Services
@@ -24,7 +25,7 @@ NOTES: dict[FeedbackEffect, str] = {
 }
 
 
-class Feedback(BaseModel):
+class Feedback(Body):
     """A person's own verdict on one answer; it outranks every judge."""
 
     model_config = ConfigDict(extra="forbid")
