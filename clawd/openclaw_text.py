@@ -18,6 +18,10 @@ COMPACTED = "The conversation history before this point was compacted"
 """How the message begins that stands for a history which a summary has replaced."""
 
 SUBAGENT = "[Subagent Context]"
+
+RESUMED = "Continue the current task from the existing transcript"
+"""How the message begins that stands last after a compaction in the middle of a turn; the turn stays the person's."""
+
 SILENT = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 """Whole replies that nobody gets to see."""
 
@@ -91,6 +95,11 @@ def without_thinking(text: str) -> str:
 def is_synthetic(said_text: str) -> bool:
     """Whether OpenClaw wrote this user's message by itself, so that it is nobody's reply."""
     return said_text.startswith((*WAKES, *HEARTBEATS, TASK_DONE, *RETRIES, MEMORY_FLUSH))
+
+
+def is_note(said_text: str) -> bool:
+    """Whether this user's message only sets the scene, so that it is nobody's reply; its answer is one all the same."""
+    return said_text.startswith((COMPACTED, RESUMED, SUBAGENT))
 
 
 def is_answered_for(said_text: str) -> bool:

@@ -23,7 +23,7 @@ ANY_KEY = "clawd"  # OpenClaw wants one; without keyed users any is taken for `d
 NEW_KEY = "clawd-told-when-written"
 
 SECRET = re.compile(
-    r"""((?:api[_-]?key|token|secret|password|authorization)\w*["']?\s*:\s*)("[^"\n]*"|'[^'\n]*')""", re.IGNORECASE
+    r"""((?:api[_-]?key|token|secret|password|authorization)["']?\s*:\s*)("[^"\n]*"|'[^'\n]*')""", re.IGNORECASE
 )
 
 connections = typer.Typer(help="Tell other programs about clawd.", no_args_is_help=True)

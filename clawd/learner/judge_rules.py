@@ -14,6 +14,7 @@ from clawd.learner.reactions import Reaction, correction, is_request, reactions
 from clawd.learner.reply import Reply, read, texts_of_role
 from clawd.learner.rule import Kind
 from clawd.learner.tool_results import failure
+from clawd.openclaw_text import is_note
 from clawd.store.records import Message, Reward, Vote
 
 JUDGE = "rules"
@@ -81,4 +82,5 @@ def _before_new_request(reply: Reply) -> str:
 def last_user_text(messages: list[Message]) -> str:
     """The user's message that a response answered."""
     texts = texts_of_role(messages, "user")
-    return texts[-1] if texts else ""
+    theirs = [text for text in texts if not is_note(text)] or texts
+    return theirs[-1] if theirs else ""

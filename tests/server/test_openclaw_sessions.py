@@ -151,12 +151,29 @@ def test_compaction_is_the_same_session(claw: OpenClaw) -> None:
     claw.history = [user(SUMMARY)]
     after, after_id = claw.say(at(3, "no, I meant dogs"))
     assert after.session.id == first.session.id
-    assert stored(claw, last_id).next_state is not None
-    assert stored(claw, last_id).next_state[-1] == at(3, "no, I meant dogs")
+    assert stored(claw, last_id).next_state == [at(3, "no, I meant dogs")]
     later, _ = claw.say(at(4, "thanks"))
     assert later.session.id == first.session.id
     assert stored(claw, after_id).next_state == [at(4, "thanks")]
     assert stored(claw, side_id).reason == "side turn"
+
+
+@pytest.mark.parametrize("headers", [affinity(":2"), {}])
+def test_compaction_in_the_middle_of_a_turn_leaves_the_turn_the_persons(
+    claw: OpenClaw, headers: dict[str, str]
+) -> None:
+    first, _ = claw.say(at(1, "one"))
+    _, last_id = claw.say(at(2, "two"), "second answer")
+    claw.headers = headers
+    summary = user(SUMMARY + RUNTIME)  # OpenClaw puts the line into whatever comes first
+    resumed = at(3, "Continue the current task from the existing transcript, preserving completed work.")
+    request = [SYSTEM, summary, at(3, "no, I meant dogs"), resumed]
+    after, after_id = claw.post(request, "woof", tools=TOOLS)
+    assert (after.kind, after.session.id) == ("main", first.session.id)
+    assert stored(claw, last_id).next_state == [at(3, "no, I meant dogs")]
+    claw.history = [summary, at(3, "no, I meant dogs"), assistant("woof")]
+    claw.say(at(4, "thanks"))
+    assert stored(claw, after_id).next_state == [at(4, "thanks")]
 
 
 @pytest.mark.parametrize("generation", [":2", ":1"])

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from clawd.openclaw_text import COMPACTED, SUBAGENT, is_answered_for, is_synthetic, said, shown, without_context
+from clawd.openclaw_text import COMPACTED, RESUMED, is_answered_for, is_note, is_synthetic, said, shown, without_context
 from clawd.store.codec import content_hash, pack_json
 from clawd.store.records import Message
 
@@ -61,7 +61,7 @@ def _plain(message: Message) -> tuple[str, str, list[Any]] | None:
         return role, " ".join(text.split()), []
     calls = _calls(message)
     text = said(text) if role == "user" else shown(text)
-    if (not text and not calls) or (role == "user" and is_synthetic(text)):
+    if (not text and not calls) or (role == "user" and (is_synthetic(text) or text.startswith(RESUMED))):
         return None
     return role, " ".join(text.split()), calls
 
@@ -140,7 +140,7 @@ def after_last_answer(messages: Sequence[Message]) -> list[Message]:
     for place, message in enumerate(messages):
         if message.get("role") == "user":
             text = said(text_of(message.get("content")))
-            synthetic = is_synthetic(text) if text else synthetic
+            synthetic = is_synthetic(text) if text and not is_note(text) else synthetic
         elif message.get("role") == "assistant" and not synthetic and _plain(message) is not None:
             start = place + 1
     return reaction(messages[start:])
@@ -166,9 +166,10 @@ def reaction(messages: Sequence[Message]) -> list[Message]:
             continue
         if role == "user":
             text = said(text_of(message.get("content")))
-            if text:
-                synthetic, shown_instead = is_synthetic(text), is_answered_for(text)
-            if text and not synthetic and not text.startswith(SUBAGENT):
+            if not text or is_note(text):
+                continue
+            synthetic, shown_instead = is_synthetic(text), is_answered_for(text)
+            if not synthetic:
                 kept.append(_without_context(message))
         elif not synthetic:
             kept.append(message)

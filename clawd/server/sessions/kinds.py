@@ -16,6 +16,7 @@ from clawd.openclaw_text import (
     COMPACTED,
     HEARTBEATS,
     MEMORY_FLUSH,
+    RESUMED,
     RETRIES,
     RUNTIME_LINE,
     STABLE_SYSTEM,
@@ -105,7 +106,7 @@ def look_at(headers: Mapping[str, str], messages: Sequence[Message], *, has_tool
         for each in reversed(messages)
         if each.get("role") == "user"
     )
-    newest = next((text for text in users if text), "")
+    newest = next((text for text in users if text and not said(text).startswith(RESUMED)), "")
     return Asked(
         system=system.lstrip(),
         user=said(newest),
