@@ -82,7 +82,7 @@ class Job(Record):
 
 
 class Manifest(Record):
-    """What made this version. `metrics` holds scalars only, keyed `group/name`; see `learner.update` for the list."""
+    """What made this version. `metrics` holds scalars only, keyed `group/name`: `learner.train.update` lists them."""
 
     update_id: str
     adapter_id: str

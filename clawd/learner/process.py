@@ -31,8 +31,8 @@ from clawd.learner.backends.local import LocalBackend
 from clawd.learner.hints import Render
 from clawd.learner.housekeeping import Housekeeping
 from clawd.learner.jobs import ServedModel
-from clawd.learner.judge_llm import LlmJudge
-from clawd.learner.judging import Judging, ModelJudging
+from clawd.learner.judge.judging import Judging, ModelJudging
+from clawd.learner.judge.llm import LlmJudge
 from clawd.learner.publish import Publisher
 from clawd.learner.schedule import Deps, Updates
 from clawd.lifeline import die_with_parent

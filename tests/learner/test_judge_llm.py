@@ -10,8 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from clawd.config import JudgeSettings
-from clawd.learner.judge_llm import JudgeUnreachable, LlmJudge, clean_hint, parse_verdict
-from clawd.learner.judge_prompt import LONGEST_PART, judge_messages
+from clawd.learner.judge.llm import JudgeUnreachable, LlmJudge, clean_hint, parse_verdict
+from clawd.learner.judge.prompt import LONGEST_PART, judge_messages
 from clawd.store.records import Turn, Vote
 from tests.learner.parts import ScriptedJudge, World, completion, verdict
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from clawd.learner.asked_again import is_asked_again
-from clawd.learner.judge_rules import Reading, judge, read_reply
-from clawd.learner.reactions import LONGEST_HINT
-from clawd.learner.tool_results import failure
+from clawd.learner.judge.asked_again import is_asked_again
+from clawd.learner.judge.reactions import LONGEST_HINT
+from clawd.learner.judge.rules import Reading, judge, read_reply
+from clawd.learner.judge.tool_results import failure
 from tests.learner.parts import ANSWER
 
 DATA = Path(__file__).parent / "data"

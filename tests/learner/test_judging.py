@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from clawd.config import JudgeSettings
-from clawd.learner import judge_rules, judging
-from clawd.learner.judge_llm import LlmJudge
-from clawd.learner.judging import NO_SCORE, NO_SIGNAL, Judging, ModelJudging, majority
+from clawd.learner.judge import judging
+from clawd.learner.judge import rules as judge_rules
+from clawd.learner.judge.judging import NO_SCORE, NO_SIGNAL, Judging, ModelJudging, majority
+from clawd.learner.judge.llm import LlmJudge
 from clawd.store.records import Turn, Vote
 from tests.learner.parts import ScriptedJudge, World, completion, verdict
 

@@ -40,7 +40,7 @@ class RunningLearner:
 
     def updates(self) -> list[psutil.Process]:
         children = psutil.Process(self.process.pid).children()
-        return [child for child in children if "clawd.learner.update" in child.cmdline()]
+        return [child for child in children if "clawd.learner.train.update" in child.cmdline()]
 
 
 def eventually(condition: Callable[[], object], timeout_s: float = 20.0) -> None:

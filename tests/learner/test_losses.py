@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, tensor
 
 from clawd.config import LossSettings
-from clawd.learner.losses import (
+from clawd.learner.train.losses import (
     LossInputs,
     Mean,
     clipped_surrogate,

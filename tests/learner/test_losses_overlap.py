@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import tensor
 
-from clawd.learner.overlap import choose_hints, overlap_counts, shared_with, take_hint
+from clawd.learner.train.overlap import choose_hints, overlap_counts, shared_with, take_hint
 
 STUDENT = tensor([[[1, 2, 3], [4, 5, 6]]])  # (1, T = 2, K = 3)
 TEACHERS = tensor([[[[3, 9, 1], [7, 8, 9]], [[9, 8, 7], [6, 5, 4]]]])  # (1, M = 2, T, K)

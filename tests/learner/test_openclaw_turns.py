@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawd.learner.judge_rules import judge, last_user_text
+from clawd.learner.judge.rules import judge, last_user_text
 from clawd.openclaw_text import BEGIN_CONTEXT, END_CONTEXT
 
 CONTEXT = {"role": "user", "content": f"{BEGIN_CONTEXT}\nfailed: everything, thanks\n{END_CONTEXT}"}

@@ -25,7 +25,7 @@ from clawd.learner.job import (
     Outcome,
     Sample,
 )
-from clawd.learner.update import run
+from clawd.learner.train.update import run
 from clawd.model.lora import check_adapter_file, read_lora_base
 from tests.learner.tiny_base import FINGERPRINT, make_sample, mixed_samples, write_job, write_tiny_base
 
@@ -109,9 +109,9 @@ class TestStaged:
         first = job([make_sample(1)], SETTINGS.model_copy(update={"steps": 1}))
         run(first)
         assert outcome_of(first).metrics["mismatch/abs_mean"] > 0.1  # invented ones
-        from clawd.learner.base import load_base
-        from clawd.learner.batch import response_logprobs
-        from clawd.learner.policy import Policy
+        from clawd.learner.train.base import load_base
+        from clawd.learner.train.batch import response_logprobs
+        from clawd.learner.train.policy import Policy
 
         described = json.loads((first / "job.json").read_text())
         dense = load_base(Path(described["base"]), FINGERPRINT, Path(described["cache"]), torch.float32)
@@ -309,7 +309,7 @@ class TestFailed:
 
 class TestProcess:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "clawd.learner.update", *arguments]
+        command = [sys.executable, "-m", "clawd.learner.train.update", *arguments]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def test_progress_is_json_lines_and_the_status_tells_the_truth(self, job):
@@ -346,5 +346,5 @@ class TestProcess:
         assert {path.name for path in folder.iterdir()} == {"job.json", "samples.jsonl"}
 
     def test_the_entry_is_light_until_the_priority_is_set(self):
-        script = "import sys, clawd.learner.update; sys.exit('torch' in sys.modules)"
+        script = "import sys, clawd.learner.train.update; sys.exit('torch' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

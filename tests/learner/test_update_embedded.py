@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from clawd.config import LearnSettings
-from clawd.learner.batch import loss_inputs, score
 from clawd.learner.job import MANIFEST_FILE, RESULT_FOLDER, HintPrompt, Manifest, Outcome, Sample
-from clawd.learner.losses import support_weights
-from clawd.learner.trainer import load
-from clawd.learner.update import read_job
+from clawd.learner.train.batch import loss_inputs, score
+from clawd.learner.train.losses import support_weights
+from clawd.learner.train.trainer import load
+from clawd.learner.train.update import read_job
 from tests.learner.tiny_base import write_job
 
 SETTINGS = LearnSettings(learning_rate=5e-4, steps=2, nice=0)
@@ -83,7 +83,9 @@ def folder(tmp_path_factory, embedded_model, samples) -> Path:
 
 def update(job: Path) -> None:
     """In a process of its own, as the learner does it."""
-    done = subprocess.run([sys.executable, "-m", "clawd.learner.update", str(job)], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "clawd.learner.train.update", str(job)], capture_output=True, check=False
+    )
     assert done.returncode == 0, (done.stdout, done.stderr)
 
 
@@ -139,3 +141,17 @@ def test_the_served_file_is_what_the_manifest_says(folder):
     manifest = Manifest.model_validate_json((result / MANIFEST_FILE).read_text())
     digest = hashlib.sha256((result / "adapter.gguf").read_bytes()).hexdigest()
     assert manifest.sha256["adapter.gguf"] == digest
+
+
+def test_an_update_that_changes_next_to_nothing_is_refused(tmp_path, embedded_model, samples, folder):  # A6
+    """Factors that float16 still holds, and an effect below the default limit."""
+    settings = SETTINGS.model_copy(update={"learning_rate": 1e-6, "steps": 1})
+    job = write_job(tmp_path / "job", embedded_model, folder / "cache", samples[:2], settings)
+    done = subprocess.run(
+        [sys.executable, "-m", "clawd.learner.train.update", str(job)], capture_output=True, check=False
+    )
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    refused = outcome(job)
+    assert refused.state == "refused"
+    assert "without effect: KL to the base" in (refused.reason or "")
+    assert not (job / RESULT_FOLDER).exists()

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from clawd.config import LearnSettings, LoraSettings
 from clawd.errors import ModelError
-from clawd.learner import forward
-from clawd.learner.base import load_base, training_dtype
-from clawd.learner.batch import loss_inputs, score, sequence_of
-from clawd.learner.forward import TokenSequence, micro_batches, pad, picked_logprobs, top_logprobs, unpack
-from clawd.learner.policy import Policy
-from clawd.learner.train import accumulate
-from clawd.learner.validate import ask_llama, validate
+from clawd.learner.train import forward
+from clawd.learner.train.base import load_base, training_dtype
+from clawd.learner.train.batch import loss_inputs, score, sequence_of
+from clawd.learner.train.forward import TokenSequence, micro_batches, pad, picked_logprobs, top_logprobs, unpack
+from clawd.learner.train.policy import Policy
+from clawd.learner.train.steps import accumulate
+from clawd.learner.train.validate import ask_llama, validate
 from clawd.model.lora import read_lora_base, write_adapter_file
 from tests.learner.tiny_base import FINGERPRINT, VOCABULARY, mixed_samples, write_tiny_base
 
@@ -305,7 +305,7 @@ def test_made_ahead_it_is_found_and_what_a_killed_process_left_goes(tmp_path):
     (cache / f".{name}.4711").mkdir()
     (cache / f".{name}.4711" / "model.safetensors").write_bytes(b"half")
 
-    command = [sys.executable, "-m", "clawd.learner.prepare", str(gguf), FINGERPRINT, str(cache), "float32"]
+    command = [sys.executable, "-m", "clawd.learner.train.prepare", str(gguf), FINGERPRINT, str(cache), "float32"]
     subprocess.run(command, check=True)
 
     assert sorted(path.name for path in cache.iterdir()) == [f".{name}.lock", name]

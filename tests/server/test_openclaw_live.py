@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawd.learner.judging import Judging
+from clawd.learner.judge.judging import Judging
 from tests.server.live import Live
 
 RUNTIME = "\n\nRuntime: agent=main | session=agent:main:main | sessionId=6f1c | host=box"

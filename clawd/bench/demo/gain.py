@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from clawd.bench.demo.persona import HELD_OUT
-from clawd.learner.served import Reader
+from clawd.learner.train.served import Reader
 from clawd.model.prompt import PromptRenderer
 from clawd.model.vocab import Vocabulary
 

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 NEEDED = ("torch", "transformers", "peft", "safetensors")
 KILL_AFTER_S = 2.0
 KEEP_LOG_BYTES = 10 * 2**20
-COMMAND = (sys.executable, "-m", "clawd.learner.update")
-PREPARE_COMMAND = (sys.executable, "-m", "clawd.learner.prepare")
+COMMAND = (sys.executable, "-m", "clawd.learner.train.update")
+PREPARE_COMMAND = (sys.executable, "-m", "clawd.learner.train.prepare")
 
 
 class LocalUpdate:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clawd.learner.asked_again import is_asked_again
-from clawd.learner.phrases import HARMLESS, TROUBLE
-from clawd.learner.reactions import Reaction, correction, is_request, reactions
-from clawd.learner.reply import Reply, read, texts_of_role
-from clawd.learner.rule import Kind
-from clawd.learner.tool_results import failure
+from clawd.learner.judge.asked_again import is_asked_again
+from clawd.learner.judge.phrases import HARMLESS, TROUBLE
+from clawd.learner.judge.reactions import Reaction, correction, is_request, reactions
+from clawd.learner.judge.reply import Reply, read, texts_of_role
+from clawd.learner.judge.rule import Kind
+from clawd.learner.judge.tool_results import failure
 from clawd.openclaw_text import is_note
 from clawd.store.records import Message, Reward, Vote
 

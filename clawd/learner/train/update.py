@@ -1,6 +1,6 @@
 """The update child: one training step of one adapter, from a job folder to a result folder.
 
-    python -m clawd.learner.update JOB_DIR
+    python -m clawd.learner.train.update JOB_DIR
 
 Guarantees, whatever happens: `result/` is either absent or whole and checked; `outcome.json` comes last and says which.
 The same job on the same machine gives the same bytes of adapter. SIGTERM ends it at once. Works on token ids alone: no
@@ -27,9 +27,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from clawd.errors import AdapterRejected, UpdateFailed, UpdateRefused
-from clawd.learner.course import Course, emit
 from clawd.learner.job import JOB_FILE, OUTCOME_FILE, RESULT_FOLDER, SAMPLES_FILE, Job, Outcome, Sample
-from clawd.learner.machine import be_nice, set_environment
+from clawd.learner.train.course import Course, emit
+from clawd.learner.train.machine import be_nice, set_environment
 from clawd.lifeline import die_with_parent
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def read_job(folder: Path) -> tuple[Job, list[Sample]]:
 def compute(job: Job, samples: list[Sample], aside: Path, course: Course) -> None:
     """Lower the priority, then import what is heavy and train."""
     be_nice(job.settings.nice)
-    from clawd.learner.trainer import update  # noqa: PLC0415  after the priority and the environment are set
+    from clawd.learner.train.trainer import update  # noqa: PLC0415  after the priority and the environment are set
 
     update(job, samples, aside, course)
 
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
     """Exit status 0: staged; 1: refused or failed, see the outcome; 2: no job folder."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     if len(arguments) != 1 or not Path(arguments[0]).is_dir():
-        print("usage: python -m clawd.learner.update JOB_DIR", file=sys.stderr)
+        print("usage: python -m clawd.learner.train.update JOB_DIR", file=sys.stderr)
         return 2
     folder = Path(arguments[0])
     set_environment()

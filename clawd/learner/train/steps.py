@@ -10,9 +10,9 @@ from torch import Tensor
 
 from clawd.config import LearnSettings
 from clawd.errors import UpdateRefused
-from clawd.learner.batch import Scored, loss_inputs, response_logprobs
-from clawd.learner.losses import Metrics, hybrid_loss, merge
-from clawd.learner.policy import Policy
+from clawd.learner.train.batch import Scored, loss_inputs, response_logprobs
+from clawd.learner.train.losses import Metrics, hybrid_loss, merge
+from clawd.learner.train.policy import Policy
 
 StepReport = Callable[[int, dict[str, float]], None]
 

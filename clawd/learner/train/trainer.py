@@ -12,16 +12,16 @@ import transformers
 from pydantic import ValidationError
 
 from clawd.errors import UpdateFailed, UpdateRefused
-from clawd.learner.base import load_base, training_dtype
-from clawd.learner.batch import Scored, score, select, sequence_of
-from clawd.learner.course import Course, emit
-from clawd.learner.forward import micro_batches
 from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Job, Manifest, Sample
-from clawd.learner.machine import training_threads
-from clawd.learner.optimizer import load_optimizer, make_optimizer, save_optimizer
-from clawd.learner.policy import Policy
-from clawd.learner.train import effect, mismatch, take_steps
-from clawd.learner.validate import validate
+from clawd.learner.train.base import load_base, training_dtype
+from clawd.learner.train.batch import Scored, score, select, sequence_of
+from clawd.learner.train.course import Course, emit
+from clawd.learner.train.forward import micro_batches
+from clawd.learner.train.machine import training_threads
+from clawd.learner.train.optimizer import load_optimizer, make_optimizer, save_optimizer
+from clawd.learner.train.policy import Policy
+from clawd.learner.train.steps import effect, mismatch, take_steps
+from clawd.learner.train.validate import validate
 from clawd.model.lora import LoraBase, read_lora_base, write_adapter_file
 
 PACKAGES = ("torch", "transformers", "peft", "llama-cpp-python", "gguf")

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from clawd.config import LearnSettings, LossSettings
-from clawd.learner.forward import (
+from clawd.learner.job import Sample
+from clawd.learner.train.forward import (
     Padded,
     TokenSequence,
     micro_batches,
@@ -24,10 +25,9 @@ from clawd.learner.forward import (
     top_logprobs,
     unpack,
 )
-from clawd.learner.job import Sample
-from clawd.learner.losses import LossInputs
-from clawd.learner.overlap import choose_hints, overlap_counts, shared_with, take_hint
-from clawd.learner.policy import Policy
+from clawd.learner.train.losses import LossInputs
+from clawd.learner.train.overlap import choose_hints, overlap_counts, shared_with, take_hint
+from clawd.learner.train.policy import Policy
 
 
 @dataclass(frozen=True)

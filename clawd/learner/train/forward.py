@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clawd.learner.policy import Policy
+from clawd.learner.train.policy import Policy
 
 CHUNK_LOGITS = 1 << 25  # float32 logits held at a time: 128 MiB
 

@@ -17,7 +17,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from clawd.config import JudgeSettings
-from clawd.learner.judge_prompt import HINT_END, HINT_START, judge_messages
+from clawd.learner.judge.prompt import HINT_END, HINT_START, judge_messages
 from clawd.store.records import Turn, Vote
 
 log = logging.getLogger(__name__)

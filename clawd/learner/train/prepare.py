@@ -1,6 +1,6 @@
 """Makes the dense base ahead of the first update, in a process of its own.
 
-    python -m clawd.learner.prepare BASE.gguf FINGERPRINT CACHE_FOLDER DTYPE
+    python -m clawd.learner.train.prepare BASE.gguf FINGERPRINT CACHE_FOLDER DTYPE
 
 Does nothing where it is there already. An update that comes meanwhile waits for it.
 """
@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 from clawd.config import LearnSettings
-from clawd.learner.machine import set_environment
+from clawd.learner.train.machine import set_environment
 from clawd.lifeline import die_with_parent
 
 
 def main(arguments: list[str]) -> int:
     base, fingerprint, cache, dtype = arguments
     set_environment()
-    from clawd.learner.base import prepare, training_dtype  # noqa: PLC0415  after the environment is set
+    from clawd.learner.train.base import prepare, training_dtype  # noqa: PLC0415  after the environment is set
 
     settings = LearnSettings.model_validate({"dtype": dtype})
     prepare(Path(base), fingerprint, Path(cache), training_dtype(settings.dtype))

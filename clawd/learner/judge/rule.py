@@ -1,4 +1,4 @@
-"""What a rule about replies is made of. The rules themselves stand in `clawd.learner.phrases`."""
+"""What a rule about replies is made of. The rules themselves stand in `clawd.learner.judge.phrases`."""
 
 from __future__ import annotations
 

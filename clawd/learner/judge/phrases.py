@@ -6,7 +6,7 @@ English, and the commonest German. Every pattern is tried where a clause begins,
 
 from __future__ import annotations
 
-from clawd.learner.rule import HintFrom, Kind, Rule, any_of, words
+from clawd.learner.judge.rule import HintFrom, Kind, Rule, any_of, words
 
 PART = (
     r"(?:last |first |second )?(?:answer|reply|response|code|result|explanation|summary|text"

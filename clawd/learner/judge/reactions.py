@@ -1,4 +1,4 @@
-"""Which rules apply to a reply, and which of its sentences correct the response. Reads `clawd.learner.phrases`."""
+"""Which rules of `phrases` apply to a reply, and which of its sentences correct the response."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from clawd.learner.phrases import REQUEST, RULES, TRIED
-from clawd.learner.reply import Clause, Reply, Sentence
-from clawd.learner.rule import HintFrom, Kind, Rule
+from clawd.learner.judge.phrases import REQUEST, RULES, TRIED
+from clawd.learner.judge.reply import Clause, Reply, Sentence
+from clawd.learner.judge.rule import HintFrom, Kind, Rule
 
 SENTENCES_READ = 6  # a reaction comes first; what stands further down is about something else
 LONGEST_HINT = 300  # characters

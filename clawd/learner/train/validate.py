@@ -17,7 +17,7 @@ from clawd import lifeline
 from clawd.config import LearnSettings
 from clawd.errors import UpdateFailed, UpdateRefused
 from clawd.learner.job import Sample
-from clawd.learner.policy import Policy
+from clawd.learner.train.policy import Policy
 from clawd.model.lora import LoraBase, check_adapter_file
 
 WINDOWS = 3  # samples that are compared
@@ -67,8 +67,8 @@ def _distributions(policy: Policy, windows: Sequence[list[int]], last: int) -> N
 
 
 def ask_llama(question: Path, base_file: Path, adapter: Path) -> dict[str, float]:
-    """Run `clawd.learner.served` on the question. Raises: UpdateFailed: it crashed, hung or refused."""
-    command = [sys.executable, "-m", "clawd.learner.served", str(question), str(base_file), str(adapter)]
+    """Run `clawd.learner.train.served` on the question. Raises: UpdateFailed: it crashed, hung or refused."""
+    command = [sys.executable, "-m", "clawd.learner.train.served", str(question), str(base_file), str(adapter)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True, env=lifeline.environment()

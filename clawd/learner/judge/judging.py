@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 import httpx
 
 from clawd.errors import StoreError, TransitionRefused
-from clawd.learner import judge_rules
-from clawd.learner.judge_llm import JudgeUnreachable, LlmJudge
-from clawd.learner.samples import unusable
+from clawd.learner.judge import rules as judge_rules
+from clawd.learner.judge.llm import JudgeUnreachable, LlmJudge
+from clawd.learner.judge.samples import unusable
 from clawd.store import Store
 from clawd.store.records import Reward, Turn, Vote
 from clawd.store.signals import FEEDBACK

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from clawd.learner.judge_rules import last_user_text
-from clawd.learner.reply import text_of
+from clawd.learner.judge.reply import text_of
+from clawd.learner.judge.rules import last_user_text
 from clawd.openclaw_text import said
 from clawd.store.records import Message, Turn
 

@@ -1,6 +1,6 @@
 """What llama.cpp makes of an adapter: the child that compares the served distributions with the trainer's.
 
-    python -m clawd.learner.served QUESTION.npz BASE.gguf ADAPTER.gguf
+    python -m clawd.learner.train.served QUESTION.npz BASE.gguf ADAPTER.gguf
 
 A process of its own, so that a crash in llama.cpp costs an answer, not the update. Prints one JSON object of mean KL
 divergences per token, in nats. Loads no torch.
