@@ -2,11 +2,13 @@
 
 A request's version is looked up once, when it is accepted, and stays. `Versions` is the table that the lookup reads;
 `Swapper` watches the store for staged versions and brings each in: check the file, load it, warm the prompts that its
-users will need, record it as active, flip the table, let the old one go when its last request has ended.
+users will need, record it as active, flip the table, let the old one go when its last request has ended. No version
+answers whose file isn't, byte for byte, the one that was staged.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import time
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawd.doorbell import Doorbell
-from clawd.errors import AdapterError, AdapterRejected, ModelError, NotAllowed
+from clawd.errors import AdapterError, AdapterRejected, EngineStopped, ModelError, NotAllowed
 from clawd.model import names
 from clawd.model.lora import check_adapter_file, read_lora_base
 from clawd.server.engine.engine import Engine
@@ -46,8 +48,54 @@ def engine_version(version: Version) -> AdapterVersion:
     return AdapterVersion(version.id, version.adapter_id, version.number, version.folder / ADAPTER_FILE)
 
 
+class AdapterFiles:
+    """Checks the files of versions against what the store says of them and the model that is served."""
+
+    def __init__(self, model: Path, base_fingerprint: str) -> None:
+        self._model = model
+        self._base_fingerprint = base_fingerprint
+        self._verdicts: dict[str, tuple[tuple[int, int], str | None]] = {}  # version → (size, time of change), reason
+
+    def check(self, version: Version) -> None:
+        """Read the whole file of `version`; returns if it may be loaded.
+
+        Raises:
+            AdapterRejected: gone, not what was staged, or refused by `check_adapter_file`.
+            ModelError: the model takes no adapters.
+        """
+        path = version.folder / ADAPTER_FILE
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise AdapterRejected(f"{path} can't be read: {error.strerror}") from None
+        if found != version.gguf_sha256:
+            raise AdapterRejected(f"{path} has changed since it was staged: its SHA-256 is not {version.gguf_sha256}")
+        check_adapter_file(path, read_lora_base(self._model, self._base_fingerprint))
+
+    def fault(self, version: Version) -> str | None:
+        """Why `version` can't be used; None: it can. The file is read again only if its size or time has changed."""
+        path = version.folder / ADAPTER_FILE
+        try:
+            status = path.stat()
+        except OSError as error:
+            return f"{path} can't be read: {error.strerror}"
+        state = (status.st_size, status.st_mtime_ns)
+        known = self._verdicts.get(version.id)
+        if known is None or known[0] != state:
+            known = self._verdicts[version.id] = (state, self._reason(version))
+        return known[1]
+
+    def _reason(self, version: Version) -> str | None:
+        try:
+            self.check(version)
+        except (AdapterError, ModelError) as error:
+            return str(error)
+        return None
+
+
 class Versions:
-    """The table of active versions. Read by every request, changed by `activate` alone."""
+    """The table of active versions. Read by every request, changed by `flip` alone once `take_up` has filled it."""
 
     def __init__(self, store: Store, base_name: str, base_fingerprint: str) -> None:
         self._store = store
@@ -56,25 +104,32 @@ class Versions:
         self._lock = threading.Lock()
         self._active: dict[str, AdapterVersion] = {}
         self.unusable: dict[str, str] = {}  # adapter id → why its active version isn't served
-        for adapter in store.people.adapters():
-            version = store.updates.active_version(adapter.id)
-            if version is not None:
-                self._take_up(version)
+        self._files: AdapterFiles | None = None  # none: before `take_up`
 
-    def _take_up(self, version: Version) -> None:
-        """At start: an active version answers again, if it was made for the model that is served now."""
+    def take_up(self, files: AdapterFiles) -> None:
+        """At start, before the first request: active versions answer again, if they still can."""
+        self._files = files
+        for adapter in self._store.people.adapters():
+            version = self._store.updates.active_version(adapter.id)
+            if version is None:
+                continue
+            reason = self._fault(version)
+            if reason is None:
+                self._active[adapter.id] = engine_version(version)
+                continue
+            self.unusable[adapter.id] = f"{reason}; the bare {self.base_name} answers"
+            log.error("adapter %s: %s", adapter.id, self.unusable[adapter.id])
+
+    def _fault(self, version: Version) -> str | None:
+        """Why `version` can't answer; None: it can."""
         if version.base_fingerprint != self.base_fingerprint:
-            reason = (
-                f"version {version.number} was trained on another model file; the bare {self.base_name} answers. "
-                "It works again when that file is served."
+            return (
+                f"version {version.number} was trained on another model file than the one that is served "
+                "(it works again when that file is)"
             )
-        elif not (version.folder / ADAPTER_FILE).is_file():
-            reason = f"{version.folder / ADAPTER_FILE} is missing; the bare {self.base_name} answers."
-        else:
-            self._active[version.adapter_id] = engine_version(version)
-            return
-        self.unusable[version.adapter_id] = reason
-        log.error("adapter %s: %s", version.adapter_id, reason)
+        assert self._files is not None, "`take_up` comes first"
+        fault = self._files.fault(version)
+        return fault and f"version {version.number} can't be used: {fault.rstrip('.')}"
 
     def active(self, adapter_id: str) -> AdapterVersion | None:
         """What answers the adapter's requests now; None: the bare base."""
@@ -94,6 +149,7 @@ class Versions:
 
         Raises:
             ApiError: 404 for a name that means nothing.
+            AdapterError: the version that is asked for by its number can't be used.
             NotAllowed: another user's adapter.
         """
         if model == self.base_name:
@@ -114,8 +170,12 @@ class Versions:
         version = self._store.updates.version_number(adapter.id, number)
         if version is None or version.state not in ("active", "retired"):
             raise ApiError(404, f"There is no model {model!r}: GET /v1/models lists all.", code="model_not_found")
-        if version.base_fingerprint != self.base_fingerprint:
-            raise ApiError(409, f"{model} was trained on another model file than the one that is served.")
+        active = self.active(adapter.id)
+        if active is not None and active.id == version.id:
+            return active  # as for those who don't name it
+        fault = self._fault(version)
+        if fault is not None:
+            raise AdapterError(f"{model}: {fault}.")
         return engine_version(version)
 
 
@@ -126,12 +186,18 @@ class Swapper:
         self._store = store
         self._engine = engine
         self._versions = versions
-        self._model = model
+        self._files = AdapterFiles(model, versions.base_fingerprint)
         self._bell = Doorbell(bell)
         self._should_exit = threading.Event()
         self._thread = threading.Thread(target=self._run, name="clawd-swapper", daemon=True)
 
     def start(self) -> None:
+        """Returns when what was active before answers again; what is staged is brought in afterwards."""
+        self._versions.take_up(self._files)
+        for adapter in self._store.people.adapters():
+            for version in self._store.updates.versions(adapter.id):
+                if version.state == "retired":  # in memory only while a request that names it runs
+                    self._engine.retire(version.id)
         self._thread.start()
 
     def stop(self) -> None:
@@ -167,14 +233,19 @@ class Swapper:
     def _bring_in(self, staged: Version) -> None:
         if staged.base_fingerprint != self._versions.base_fingerprint:
             raise AdapterRejected("it was trained on another model file than the one that is served")
+        self._files.check(staged)
         version = engine_version(staged)
-        check_adapter_file(version.gguf, read_lora_base(self._model, self._versions.base_fingerprint))
         started = time.monotonic()
         self._engine.load(version).result()
         loaded = time.monotonic()
         before = self._versions.active(staged.adapter_id)
-        warmed = self._warm(version, before)
-        self._store.updates.activate(staged.id)
+        try:
+            warmed = self._warm(version, before)
+            self._store.updates.activate(staged.id)
+        except Exception:
+            with suppress(EngineStopped):
+                self._engine.retire(version.id)  # not served after all
+            raise
         self._versions.flip(version)
         if before is not None:
             self._engine.retire(before.id)

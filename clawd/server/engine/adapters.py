@@ -23,7 +23,6 @@ class _Loaded:
     version: AdapterVersion
     pointer: Any  # llama.cpp's
     users: int = 0
-    retired: bool = False  # freed as soon as `users` is 0
     used: int = 0  # a clock of uses
 
 
@@ -35,6 +34,7 @@ class AdapterSet:
         self._context = context
         self._limit = limit
         self._loaded: dict[str, _Loaded] = {}
+        self._retired: set[str] = set()  # ids, loaded or not: nobody but a running request keeps one in memory
         self._set: str | None = None  # what the context computes with
         self._clock = 0
 
@@ -45,43 +45,39 @@ class AdapterSet:
         return version_id in self._loaded
 
     def load(self, version: AdapterVersion) -> None:
-        """Have `version` in memory. Loading one that is there does nothing, but un-retires it.
+        """Have `version` in memory, wanted from now on: a retired one no longer is.
 
         Raises:
             AdapterRejected: llama.cpp refuses the file; nothing has changed.
         """
-        entry = self._loaded.get(version.id)
-        if entry is None:
-            entry = self._loaded[version.id] = _Loaded(version, self._read(version))
-            logger.info("adapter %s version %d is loaded", version.adapter_id, version.number)
-        entry.retired = False
-        self._touch(entry)
-        self._unload_idle(spare=version.id)
+        self._bring(version)
+        self._retired.discard(version.id)
 
     def acquire(self, version: AdapterVersion) -> None:
-        """Load if need be, and keep until `release`.
+        """Load if need be, and keep until `release`. A retired version stays retired: it is freed again after that.
 
         Raises:
             AdapterRejected: as `load`.
         """
-        self.load(version)
-        self._loaded[version.id].users += 1
+        self._bring(version).users += 1
 
     def release(self, version_id: str) -> None:
         entry = self._loaded[version_id]
         entry.users -= 1
-        if entry.users == 0 and entry.retired:
+        if entry.users == 0 and version_id in self._retired:
             self._free(entry)
         else:
             self._unload_idle(spare=None)
 
     def retire(self, version_id: str) -> None:
-        """Free `version_id` when its last user is gone, at once if it has none."""
+        """Free `version_id` when its last user is gone, at once if it has none, and whenever it comes back to memory.
+
+        It does come back: for a request that was accepted before and is admitted after, or one that names it.
+        """
+        self._retired.add(version_id)
         entry = self._loaded.get(version_id)
-        if entry is not None:
-            entry.retired = True
-            if entry.users == 0:
-                self._free(entry)
+        if entry is not None and entry.users == 0:
+            self._free(entry)
 
     def use(self, version_id: str | None) -> None:
         """Let the context compute with this loaded version; none: the bare base. Free of cost if it does already."""
@@ -100,6 +96,15 @@ class AdapterSet:
     def close(self) -> None:
         for entry in list(self._loaded.values()):
             self._free(entry)
+
+    def _bring(self, version: AdapterVersion) -> _Loaded:
+        entry = self._loaded.get(version.id)
+        if entry is None:
+            entry = self._loaded[version.id] = _Loaded(version, self._read(version))
+            logger.info("adapter %s version %d is loaded", version.adapter_id, version.number)
+        self._touch(entry)
+        self._unload_idle(spare=version.id)
+        return entry
 
     def _read(self, version: AdapterVersion) -> Any:
         try:

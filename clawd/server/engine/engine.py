@@ -123,7 +123,10 @@ class Engine:
         return self._ask(partial(self._adapters.load, version))
 
     def retire(self, version_id: str) -> Future[None]:
-        """Forget a version: its remembered sequences go now, its weights when the last running request on it ends."""
+        """Forget a version: its remembered sequences go now, its weights when the last running request on it ends.
+
+        That holds for requests still to come as well, until `load` wants it again. It needn't be in memory.
+        """
 
         def retire() -> None:
             self._scheduler.forget_version(version_id)
