@@ -119,6 +119,7 @@ def _summary(server: Mapping[str, Any]) -> Table:
             _tally(turns.get("main", {})) or "none yet", _counted(turns.get("side"), "side turns, not learnt from")
         ),
         "judge": _joined(judge.get("kind"), judge.get("note")),
+        "llama.cpp": server.get("binding_note"),
         "ignored fields": _tally(server.get("ignored_fields", {})),
     }
     table = Table.grid(padding=(0, 2))
