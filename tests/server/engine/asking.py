@@ -132,8 +132,8 @@ def bare_logprobs(
 ) -> NDArray[np.float64]:
     """(T, V): log-softmax before each token of `answered`, from a context of its own without any of clawd.
 
-    The prompt is read at once, the answer token by token: batches of other sizes round differently, on the embedded
-    model by up to 0.3 nats.
+    The prompt is read at once but for its last token, the rest token by token, as the engine does it: batches of other
+    sizes round differently, on the embedded model by up to 0.3 nats.
     """
     model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
     params = llama.llama_context_default_params()
@@ -146,13 +146,13 @@ def bare_logprobs(
         )
     size = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
     rows = []
-    for part in [list(prompt), *([token] for token in answered[:-1])]:
+    for part in filter(None, [list(prompt[:-1]), *([token] for token in [prompt[-1], *answered[:-1]])]):
         tokens = (llama.llama_token * len(part))(*part)
         assert llama.llama_decode(context, llama.llama_batch_get_one(tokens, len(part))) == 0
         rows.append(np.ctypeslib.as_array(llama.llama_get_logits_ith(context, -1), (size,)).astype(np.float64))
     llama.llama_free(context)
     llama.llama_model_free(model)
-    logits = np.stack(rows)
+    logits = np.stack(rows[-len(answered) :])
     shifted = logits - logits.max(axis=1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
