@@ -179,6 +179,7 @@ class LearnSettings(Section):
     """Seed of a new adapter's first weights."""
     max_mismatch_kl: Annotated[float, Field(gt=0)] = 0.1
     """Largest mean KL per token between the trainer's and the served adapter's distributions; above it: refused."""
+    # A bfloat16 base rounds by about 1e-3 beside any adapter: the default refuses only what changes nothing at all.
     min_effect_kl: Annotated[float, Field(ge=0)] = 1e-7
     """Smallest mean KL per token between adapter on and off; below it the adapter is without effect and refused."""
     timeout_s: Annotated[float, Field(gt=0)] = 3600.0

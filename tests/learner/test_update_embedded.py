@@ -147,7 +147,7 @@ def test_the_served_file_is_what_the_manifest_says(folder):
     ("changed", "reason"),
     [
         ({"learning_rate": 1e-12}, "without effect: every product of its factors is zero"),  # what float16 leaves of it
-        # The quantised base rounds otherwise beside any adapter, which alone measures as 2e-3.
+        # A bfloat16 base rounds otherwise beside any adapter, which alone measures as 1e-3.
         ({"learning_rate": 1e-6, "min_effect_kl": 0.02}, "without effect: KL to the base"),
     ],
 )

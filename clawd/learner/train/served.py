@@ -97,6 +97,7 @@ def compare(
         "mismatch_kl": mean_kl(served["on"], trainer["on"]),
         "base_mismatch_kl": mean_kl(served["off"], trainer["off"]),
         "effect_kl": mean_kl(served["on"], served["off"]),
+        "trained_effect_kl": mean_kl(trainer["on"], trainer["off"]),
     }
 
 

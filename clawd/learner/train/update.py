@@ -14,6 +14,7 @@ Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metri
     grpo/*, opd/*, kl_base/*                                           terms of the loss at the last step, see `losses`
     effect/kl_old, effect/praised_logprob, effect/rejected_logprob     after the last step, per token
     validate/mismatch_kl, validate/base_mismatch_kl, validate/effect_kl   through llama.cpp, nats per token
+    validate/trained_effect_kl                                         adapter on against off, by the trainer
     memory/peak_mb
 """
 

@@ -24,6 +24,7 @@ WINDOWS = 3  # samples that are compared
 WINDOW_TOKENS = 96  # of each, the last ones
 LAST = 32  # positions of each whose distributions are compared
 PROBE_TIMEOUT_S = 300.0
+LEAST_SERVED_EFFECT = 0.25  # of the trained effect; less means that the file is not what was trained
 
 
 def validate(
@@ -89,8 +90,15 @@ def judge_answer(answer: dict[str, float], settings: LearnSettings) -> None:
             f"The served adapter differs from the trained one: KL {answer['mismatch_kl']:.4f} nats per token, "
             f"more than learn.max_mismatch_kl = {settings.max_mismatch_kl}."
         )
-    if not answer["effect_kl"] >= settings.min_effect_kl:
+    # The trainer's own figure: with any adapter at all llama.cpp computes by another path, and rounds by 2e-3 nats.
+    trained, served = answer["trained_effect_kl"], answer["effect_kl"]
+    if not trained >= settings.min_effect_kl:
         raise UpdateRefused(
-            f"The adapter is without effect: KL to the base {answer['effect_kl']:.2e} nats per token, "
+            f"The adapter is without effect: KL to the base {trained:.2e} nats per token, "
             f"less than learn.min_effect_kl = {settings.min_effect_kl}."
+        )
+    if not served >= LEAST_SERVED_EFFECT * trained:
+        raise UpdateRefused(
+            f"The served adapter is without the trained effect: KL to the base {served:.2e} nats per token "
+            f"instead of {trained:.2e}."
         )
