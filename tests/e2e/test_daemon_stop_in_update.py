@@ -39,10 +39,11 @@ def say_something(url: str, number: int, score: int) -> None:
 
 
 def update_processes(home: Path) -> list[int]:
-    """Process ids of the learner's children."""
+    """Process ids of the learner's update child; the process that makes the dense base ahead is none."""
     found = record.running(DataFolder(home))
     learner = next((process.pid for process in found.processes if process.name == "learner"), None) if found else None
-    return [child.pid for child in psutil.Process(learner).children(recursive=True)] if learner else []
+    children = psutil.Process(learner).children(recursive=True) if learner else []
+    return [child.pid for child in children if "clawd.learner.train.update" in child.cmdline()]
 
 
 def test_samples_wait_again(tmp_path: Path, url: str) -> None:
