@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 from clawd.errors import ContextOverflow
+from clawd.model.prompt import PromptRenderer
 from clawd.model.replies.deltas import Reply
 from clawd.model.replies.parser import Parser
 from clawd.server.engine.engine import Handle
@@ -52,6 +54,27 @@ class Accepted:
         return Reply.of([*parser.feed(text), *parser.finish()])
 
 
+@dataclass(frozen=True)
+class Prompt:
+    ids: tuple[int, ...]
+    messages: list[Message]  # as the template was given them
+    tools: list[dict[str, Any]] | None
+    template_arguments: dict[str, Any]
+
+
+def render(renderer: PromptRenderer, chat: ChatRequest) -> Prompt:
+    """The prompt of a request.
+
+    Raises:
+        ApiError, TemplateError: there is none.
+    """
+    messages = for_template(chat.messages)
+    tools = chat.offered_tools()
+    arguments = chat.template_arguments()
+    ids = renderer.prompt_ids(messages, tools=tools, **arguments)
+    return Prompt(tuple(ids), messages, tools, arguments)
+
+
 def accept(services: Services, user: User, headers: Mapping[str, str], chat: ChatRequest) -> list[Accepted]:
     """Check, render, place and record a request: one turn per answer. Nothing is recorded of a refused one.
 
@@ -63,10 +86,8 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
     """
     settings = services.settings.server
     target = services.versions.resolve(user, chat.model)
-    messages = for_template(chat.messages)
-    tools = chat.offered_tools()
-    template_arguments = chat.template_arguments()
-    prompt = tuple(services.renderer.prompt_ids(messages, tools=tools, **template_arguments))
+    rendered = render(services.renderer, chat)
+    prompt, messages, tools = rendered.ids, rendered.messages, rendered.tools
     if len(prompt) >= services.engine.context or _leaves_no_room(services, headers, chat, messages, len(prompt)):
         raise ContextOverflow(len(prompt), services.engine.context)
     digest = request_hash(chat.model, messages, tools)
@@ -98,7 +119,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
                 "sampling": asdict(sampling),
                 "max_tokens": limit,
                 "stop": list(chat.stops()),
-                TEMPLATE_ARGUMENTS: template_arguments,
+                TEMPLATE_ARGUMENTS: rendered.template_arguments,
             },
             tools=tools,
             previous_id=placement.previous.id if placement.previous else None,

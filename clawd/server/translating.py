@@ -15,7 +15,7 @@ def chat_request(fields: Mapping[str, Any]) -> ChatRequest:
     """A chat request of those `fields` that are not None.
 
     Raises:
-        ApiError: 400 for what a chat request can't hold. Where the family's own schema is as strict, that never happens.
+        ApiError: 400 for what a chat request can't hold, should the family's own schema have let it pass.
     """
     try:
         return ChatRequest.model_validate({name: value for name, value in fields.items() if value is not None})

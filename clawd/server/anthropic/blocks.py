@@ -92,4 +92,8 @@ class Blocks:
 def input_of(arguments: str) -> dict[str, Any]:
     """A call's arguments as an object; under one key if the model wrote none. `translate.arguments_of` undoes it."""
     value = arguments_object(arguments)
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):  # Python reads more than JSON can say: NaN, half a surrogate pair
+        value = None
     return {UNREADABLE: arguments} if value is None else value

@@ -22,7 +22,7 @@ BILLING = "x-anthropic-billing-header:"
 """A header that Claude Code writes as a block of the system prompt. It differs in every request, so that no prompt
 would ever be remembered; it is addressed to Anthropic, not to the model."""
 
-SAYS_ERROR = re.compile(r"\s*\W{0,2}(?:\w*error|\w*exception|fatal)\b", re.IGNORECASE)
+SAYS_ERROR = re.compile(r"\s*\[?error\b", re.IGNORECASE)
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
