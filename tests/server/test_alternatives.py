@@ -151,7 +151,7 @@ def test_a_side_request_with_alternatives_stays_a_side_turn(live: Live) -> None:
 
 def test_a_rewritten_history_after_alternatives_is_nobodys_next_state(store: Store) -> None:
     """The session is known by its name, the answer isn't recognised: the reaction must not go to an older turn."""
-    client = Client(store, X_Session_Id="named")
+    client = Client(store, x_session_id="named")
     _, waiting = client.post([user("one")], "first")
     begun = [user("two"), assistant("to be gone on with")]  # says nothing about the answer before
     ids = [client.post(begun, text, alternative=True)[1] for text in ("left", "right")]
