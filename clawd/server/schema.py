@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
@@ -14,6 +16,8 @@ from clawd.store.records import Message
 
 MAX_TOP_LOGPROBS = 20
 MAX_STOPS = 16
+MAX_ANSWERS = 8
+"""Alternatives to one prompt: as many as are decoded together by default."""
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 """Roles that clients send, and what templates call them."""
@@ -69,7 +73,7 @@ class ChatRequest(Body):
     reasoning_effort: str | None = None
     user: str | None = None
     prompt_cache_key: str | None = None
-    n: int | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] | None = None
 
     @field_validator("stop")
     @classmethod
@@ -77,13 +81,6 @@ class ChatRequest(Body):
         if isinstance(stop, list) and len(stop) > MAX_STOPS:
             raise ValueError(f"at most {MAX_STOPS} stop strings")
         return stop
-
-    @field_validator("n")
-    @classmethod
-    def _one_answer(cls, n: int | None) -> int | None:
-        if n not in (None, 1):
-            raise ValueError("one answer per request is all that clawd gives: leave n out, or send 1")
-        return n
 
     @field_validator("chat_template_kwargs")
     @classmethod
@@ -139,6 +136,14 @@ class ChatRequest(Body):
         """Most tokens to sample; the engine cuts it down to what fits the context."""
         asked = self.max_completion_tokens or self.max_tokens or defaults.default_max_tokens
         return asked or context
+
+
+def of_answer(sampling: SamplingParams, index: int) -> SamplingParams:
+    """Of one among several answers: with a seed each has its own, made from it, and the first has that itself."""
+    if sampling.seed is None or index == 0:
+        return sampling
+    digest = hashlib.sha256(f"{sampling.seed}/{index}".encode()).digest()
+    return replace(sampling, seed=int.from_bytes(digest[:8], "little"))
 
 
 def for_template(messages: list[Message]) -> list[Message]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from clawd.model.replies.deltas import CallArguments, CallBegins, Content, Delta, Reasoning, Reply
@@ -117,16 +118,21 @@ class Head:
 
 
 class ChatWriter(Writer):
-    """`chat.completion` objects and chunks."""
+    """`chat.completion` objects and chunks.
 
-    def __init__(self, head: Head, vocabulary: Vocabulary, *, with_logprobs: bool) -> None:
+    The response's id names the first answer's turn. Of several answers each says its own, so that feedback can name it.
+    """
+
+    def __init__(self, head: Head, vocabulary: Vocabulary, turn_ids: Sequence[str], *, with_logprobs: bool) -> None:
         self._head = head
+        self._turn_ids = turn_ids
         self._vocabulary = vocabulary
         self._with_logprobs = with_logprobs
         self._called: set[int] = set()  # answers that hold a call
 
     def begin(self) -> Iterable[bytes]:
-        yield self._chunk(0, {"role": "assistant", "content": ""})
+        for index in range(len(self._turn_ids)):
+            yield self._chunk(index, {"role": "assistant", "content": ""}, more=self._turn(index))
 
     def token(self, index: int, token: Token, deltas: list[Delta]) -> Iterable[bytes]:
         """Chunks for what one token said; its scores go with the first, or alone if it said nothing yet."""
@@ -156,7 +162,11 @@ class ChatWriter(Writer):
             "message": whole_message(answer.reply),
             "logprobs": self._scores(answer.tokens),
             "finish_reason": finish_reason(answer.finished, bool(answer.reply.calls)),
+            **self._turn(index),
         }
+
+    def _turn(self, index: int) -> dict[str, Any]:
+        return {"turn_id": self._turn_ids[index]} if len(self._turn_ids) > 1 else {}
 
     def _scores(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
         """The log-probabilities of tokens that have a text; None: not asked for, or there are none.
@@ -172,7 +182,12 @@ class ChatWriter(Writer):
         return self._chunk(index, message_delta(delta), scores=scores)
 
     def _chunk(
-        self, index: int, delta: dict[str, Any], reason: str | None = None, scores: dict[str, Any] | None = None
+        self,
+        index: int,
+        delta: dict[str, Any],
+        reason: str | None = None,
+        scores: dict[str, Any] | None = None,
+        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": scores, "finish_reason": reason}
+        choice = {"index": index, "delta": delta, "logprobs": scores, "finish_reason": reason, **more}
         return self._head.chunk("chat.completion.chunk", [choice])

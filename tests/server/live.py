@@ -47,6 +47,13 @@ class Live:
             time.sleep(0.01)
         return False
 
+    def settled(self, within_s: float = 5) -> bool:
+        """Whether, by then, every request that was accepted has been stored to its end."""
+        deadline = time.monotonic() + within_s
+        while self.services.in_flight and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.services.in_flight == 0
+
     def turn(self, completion_id: str):
         return self.store.turns.get(completion_id.removeprefix("chatcmpl-"))
 

@@ -158,7 +158,7 @@ def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers_and_not_r
         ({"temperature": 9}, 400, "invalid_value"),
         ({"top_p": 0}, 400, "invalid_value"),
         ({"max_tokens": 0}, 400, "invalid_value"),
-        ({"n": 3}, 400, "invalid_value"),
+        ({"n": 99}, 400, "invalid_value"),
         ({"stop": ["x"] * 99}, 400, "invalid_value"),
     ],
 )

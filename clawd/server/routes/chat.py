@@ -28,7 +28,7 @@ def make_router(services: Services) -> APIRouter:
             fingerprint=system_fingerprint(services.versions.base_fingerprint, exchanges.first.target.version),
             include_usage=bool(chat.stream_options and chat.stream_options.include_usage),
         )
-        writer = ChatWriter(head, services.vocabulary, with_logprobs=bool(chat.logprobs))
+        writer = ChatWriter(head, services.vocabulary, exchanges.turn_ids, with_logprobs=bool(chat.logprobs))
         return Answer(exchanges, writer, stream=bool(chat.stream))
 
     return router

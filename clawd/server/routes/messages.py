@@ -14,8 +14,8 @@ from clawd.server.anthropic.schema import MessagesRequest, PromptRequest
 from clawd.server.anthropic.translate import chat_of, prompt_of
 from clawd.server.anthropic.writer import MessageWriter
 from clawd.server.auth import identify
-from clawd.server.exchange import render
 from clawd.server.exchanges import begin
+from clawd.server.schema import for_template
 from clawd.server.services import Services
 
 
@@ -43,7 +43,8 @@ def make_router(services: Services) -> APIRouter:
 
         def count() -> int:
             services.versions.resolve(identify(services.store, request, services.owner_key), chat.model)
-            return len(render(services.renderer, chat).ids)
+            tools, arguments = chat.offered_tools(), chat.template_arguments()
+            return len(services.renderer.prompt_ids(for_template(chat.messages), tools=tools, **arguments))
 
         return {"input_tokens": await run_in_threadpool(count)}
 
