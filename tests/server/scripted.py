@@ -28,6 +28,8 @@ class ScriptedEngine:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._replies: deque[list[int]] = deque()
+        self.may_begin = threading.Event()  # cleared: a prepared reply waits, as if its prompt took long to read
+        self.may_begin.set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -49,6 +51,7 @@ class ScriptedEngine:
 
     def _play(self, run: Run, ids: list[int]) -> None:
         vocabulary = self._engine.vocabulary
+        self.may_begin.wait()
         for token in ids:
             logits = np.zeros(vocabulary.size, np.float32)
             logits[token] = 50

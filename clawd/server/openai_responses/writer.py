@@ -76,7 +76,7 @@ class ResponseWriter(Writer):
     def _usage(self, finished: Finished) -> dict[str, Any]:
         return {
             "input_tokens": finished.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": finished.cached_tokens},
+            "input_tokens_details": {"cached_tokens": finished.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": finished.response_tokens,
             "output_tokens_details": {"reasoning_tokens": self._reasoning_tokens},
             "total_tokens": finished.prompt_tokens + finished.response_tokens,
