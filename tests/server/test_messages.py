@@ -162,6 +162,28 @@ def test_a_tool_loop_is_one_session_with_next_states(scripted: ScriptedLive, cli
 
 
 @pytest.mark.parametrize("stream", [False, True])
+def test_a_failing_engine_is_the_sdks_own_error(scripted: ScriptedLive, client: Anthropic, stream: bool) -> None:
+    scripted.engine.fail()
+    with pytest.raises(anthropic.APIStatusError) as caught:
+        reply = client.messages.create(model="clawd", max_tokens=9, messages=[HI], stream=stream)
+        list(reply)
+    assert caught.value.body["error"]["type"] == "api_error"
+    assert scripted.live.settled()
+
+
+def test_text_around_a_call_does_not_cut_the_session(scripted: ScriptedLive, client: Anthropic) -> None:
+    scripted.engine.say(f"{TWO_CALLS}\nBoth asked.", "Fine.")
+    ask = {"model": "clawd", "max_tokens": 500, "tools": [WEATHER]}
+    question = [{"role": "user", "content": "Ask, and say so."}]
+    first = client.messages.create(**ask, messages=question)
+    assert [block.type for block in first.content] == ["text", "tool_use", "tool_use", "text"]
+    uses = [block for block in first.content if block.type == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": use.id, "content": "rain"} for use in uses]
+    second = client.messages.create(**ask, messages=[*question, first.to_param(), {"role": "user", "content": results}])
+    assert scripted.live.turn(first.id).session_id == scripted.live.turn(second.id).session_id
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_a_malformed_input_reaches_the_client_as_an_object_and_the_session_goes_on(
     scripted: ScriptedLive, client: Anthropic, stream: bool
 ) -> None:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from tests.server.live import Live
 from tests.server.scripted import ScriptedLive, scripted_server
-from tests.server.test_messages import TWO_CALLS
+from tests.server.test_messages import BROKEN_CALL, TWO_CALLS
 
 EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 QUESTION = "How is the weather in Oslo and in Rome?"
@@ -137,6 +137,50 @@ def test_a_tool_loop_is_one_session_with_next_states(scripted: ScriptedLive, cli
     assert [turn.state for turn in turns] == ["judging", "judging", "waiting"]
     assert [message["content"] for message in turns[0].next_state] == ["rain", "rain"]
     assert [message["content"] for message in turns[1].next_state] == ["Thank you!"]
+
+
+@pytest.mark.parametrize("written", [BROKEN_CALL, f"{TWO_CALLS}\nBoth asked."])
+def test_what_a_model_writes_around_and_in_calls_does_not_cut_the_session(
+    scripted: ScriptedLive, client: OpenAI, written: str
+) -> None:
+    scripted.engine.say(written, "Fine.")
+    question = {"role": "user", "content": f"Weather, {len(written)}?"}
+    first = client.responses.create(model="clawd", tools=[WEATHER], input=[question])
+    results = [
+        {"type": "function_call_output", "call_id": item.call_id, "output": "rain"}
+        for item in first.output
+        if item.type == "function_call"
+    ]
+    assert results
+    second = client.responses.create(model="clawd", tools=[WEATHER], input=[question, *first.output, *results])
+    assert scripted.live.turn(first.id).session_id == scripted.live.turn(second.id).session_id
+
+
+def test_a_failing_engine_is_told_as_the_api_does(scripted: ScriptedLive, client: OpenAI) -> None:
+    scripted.engine.fail()
+    with pytest.raises(openai.InternalServerError):
+        client.responses.create(model="clawd", input="hi")
+    scripted.engine.fail()
+    with client.responses.create(model="clawd", input="hi", stream=True) as stream:
+        last = list(stream)[-1]
+    assert last.type == "response.failed"
+    assert (last.response.status, last.response.error.code) == ("failed", "server_error")
+
+
+def test_while_a_prompt_is_read_comments_come(scripted: ScriptedLive, live: Live) -> None:
+    scripted.engine.say("late")
+    scripted.engine.may_begin.clear()
+    body = {"model": "clawd", "input": "hi", "stream": True}
+    try:
+        with httpx.stream("POST", f"{live.url}/v1/responses", json=body, timeout=60) as reply:
+            lines = (line for line in reply.iter_lines() if line.startswith(("event: ", ":")))
+            began = [next(lines), next(lines), next(lines)]
+            assert began[:2] == ["event: response.created", "event: response.in_progress"]
+            assert began[2].startswith(":")
+            scripted.engine.may_begin.set()
+            assert list(lines)[-1] == "event: response.completed"
+    finally:
+        scripted.engine.may_begin.set()
 
 
 def test_a_conversation_may_change_its_api_in_the_middle(scripted: ScriptedLive, client: OpenAI) -> None:

@@ -29,8 +29,10 @@ class Blocks:
 
     def add(self, delta: Delta) -> list[Event]:
         match delta:
+            case Content(text) | Reasoning(text) if not text:
+                return []
             case Content(text):
-                return [*self._in("text", {"text": ""}), self._grow("text", "text_delta", text)] if text else []
+                return [*self._in("text", {"text": ""}), self._grow("text", "text_delta", text)]
             case Reasoning(text):
                 opened = self._in("thinking", {"thinking": "", "signature": ""})
                 return [*opened, self._grow("thinking", "thinking_delta", text)]

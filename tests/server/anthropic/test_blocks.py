@@ -89,4 +89,4 @@ def test_no_input_breaks_the_sdk(arguments: str) -> None:
 
 
 def test_nothing_said_is_no_block() -> None:
-    assert grown([Content("")])[1] == []
+    assert grown([Content(""), Reasoning("")])[1] == []

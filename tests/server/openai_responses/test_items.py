@@ -93,4 +93,4 @@ def test_the_item_that_is_cut_says_so() -> None:
 
 
 def test_nothing_said_is_no_item() -> None:
-    assert grown([Content("")])[1] == []
+    assert grown([Content(""), Reasoning("")])[1] == []
