@@ -7,10 +7,17 @@ from fastapi import FastAPI
 from clawd import __version__
 from clawd.server import errors
 from clawd.server.access import AccessGuard
-from clawd.server.routes import admin, chat, health, metrics, models
+from clawd.server.routes import admin, chat, completions, health, metrics, models
 from clawd.server.services import Services
 
-ROUTERS = (health.make_router, models.make_router, metrics.make_router, chat.make_router, admin.make_router)
+ROUTERS = (
+    health.make_router,
+    models.make_router,
+    metrics.make_router,
+    chat.make_router,
+    completions.make_router,
+    admin.make_router,
+)
 
 
 def create_app(services: Services) -> FastAPI:

@@ -45,13 +45,12 @@ RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token",
 """Template variables that chat_template_kwargs may not set."""
 
 
-class ChatRequest(Body):
-    """`POST /v1/chat/completions`. Unknown fields are let pass and counted, never an error (`unknown_fields`)."""
+class GenerationFields(Body):
+    """What requests for chats and for bare completions have in common."""
 
     model_config = ConfigDict(extra="allow")
 
     model: str
-    messages: Annotated[list[Message], Field(min_length=1)]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -62,6 +61,44 @@ class ChatRequest(Body):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
+    user: str | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] | None = None
+
+    @field_validator("stop")
+    @classmethod
+    def _few_stops(cls, stop: str | list[str] | None) -> str | list[str] | None:
+        if isinstance(stop, list) and len(stop) > MAX_STOPS:
+            raise ValueError(f"at most {MAX_STOPS} stop strings")
+        return stop
+
+    def unknown_fields(self) -> list[str]:
+        return sorted(self.model_extra or {})
+
+    def stops(self) -> tuple[str, ...]:
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(stop for stop in stops if stop)
+
+    def alternatives(self) -> int:
+        """Alternatives to report with each token."""
+        raise NotImplementedError
+
+    def sampling(self, defaults: ServerSettings) -> SamplingParams:
+        return SamplingParams(
+            temperature=defaults.default_temperature if self.temperature is None else self.temperature,
+            top_p=defaults.default_top_p if self.top_p is None else self.top_p,
+            top_k=max(self.top_k or 0, 0),  # -1 is another spelling of off
+            min_p=self.min_p or 0.0,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            seed=None if self.seed is None else self.seed % 2**64,  # any whole number names a stream of its own
+            top_logprobs=self.alternatives(),
+        )
+
+
+class ChatRequest(GenerationFields):
+    """`POST /v1/chat/completions`. Unknown fields are let pass and counted, never an error (`unknown_fields`)."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool | None = None
@@ -71,16 +108,7 @@ class ChatRequest(Body):
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
-    user: str | None = None
     prompt_cache_key: str | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] | None = None
-
-    @field_validator("stop")
-    @classmethod
-    def _few_stops(cls, stop: str | list[str] | None) -> str | list[str] | None:
-        if isinstance(stop, list) and len(stop) > MAX_STOPS:
-            raise ValueError(f"at most {MAX_STOPS} stop strings")
-        return stop
 
     @field_validator("chat_template_kwargs")
     @classmethod
@@ -113,24 +141,8 @@ class ChatRequest(Body):
         effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
         return {**effort, **(self.chat_template_kwargs or {})}
 
-    def unknown_fields(self) -> list[str]:
-        return sorted(self.model_extra or {})
-
-    def stops(self) -> tuple[str, ...]:
-        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return tuple(stop for stop in stops if stop)
-
-    def sampling(self, defaults: ServerSettings) -> SamplingParams:
-        return SamplingParams(
-            temperature=defaults.default_temperature if self.temperature is None else self.temperature,
-            top_p=defaults.default_top_p if self.top_p is None else self.top_p,
-            top_k=max(self.top_k or 0, 0),  # -1 is another spelling of off
-            min_p=self.min_p or 0.0,
-            presence_penalty=self.presence_penalty or 0.0,
-            frequency_penalty=self.frequency_penalty or 0.0,
-            seed=None if self.seed is None else self.seed % 2**64,  # any whole number names a stream of its own
-            top_logprobs=self.top_logprobs or 0 if self.logprobs else 0,
-        )
+    def alternatives(self) -> int:
+        return self.top_logprobs or 0 if self.logprobs else 0
 
     def token_limit(self, defaults: ServerSettings, context: int) -> int:
         """Most tokens to sample; the engine cuts it down to what fits the context."""
