@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from clawd import __version__
-from clawd.server import errors
+from clawd.server import documents, errors
 from clawd.server.access import AccessGuard
 from clawd.server.routes import admin, chat, completions, health, metrics, models
 from clawd.server.services import Services
@@ -21,7 +21,8 @@ ROUTERS = (
 
 
 def create_app(services: Services) -> FastAPI:
-    app = FastAPI(title="clawd", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="clawd", version=__version__, docs_url=None, redoc_url=None, responses=documents.ERRORS)
+    documents.install(app)
     errors.install(app)
     app.add_middleware(
         AccessGuard, store=services.store, settings=services.settings.server, owner_key=services.owner_key

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from clawd.config import ServerSettings
 from clawd.server.body import Body
@@ -38,8 +38,69 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-Tool = Annotated[dict[str, Any], AfterValidator(_named_function)]
+Tool = Annotated[
+    dict[str, Any],
+    AfterValidator(_named_function),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "required": ["function"],
+            "properties": {
+                "type": {"const": "function"},
+                "function": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {
+                        "name": {"type": "string", "minLength": 1},
+                        "description": {"type": "string"},
+                        "parameters": {"type": "object"},
+                    },
+                },
+            },
+        }
+    ),
+]
 """`{"type": "function", "function": {"name": …, …}}`, kept as it came."""
+
+TEXT_PART = {
+    "type": "object",
+    "required": ["type", "text"],
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+}
+ChatMessage = Annotated[
+    Message,
+    WithJsonSchema(
+        {
+            "type": "object",
+            "required": ["role"],
+            "properties": {
+                "role": {"enum": list(ROLES)},
+                "content": {
+                    "anyOf": [{"type": "string"}, {"type": "array", "items": TEXT_PART}, {"type": "null"}],
+                },
+                "reasoning_content": {"type": ["string", "null"]},
+                "tool_call_id": {"type": "string"},
+                "tool_calls": {
+                    "type": ["array", "null"],
+                    "items": {
+                        "type": "object",
+                        "required": ["function"],
+                        "properties": {
+                            "id": {"type": "string"},
+                            "type": {"const": "function"},
+                            "function": {
+                                "type": "object",
+                                "required": ["name"],
+                                "properties": {"name": {"type": "string"}, "arguments": {"type": "string"}},
+                            },
+                        },
+                    },
+                },
+            },
+        }
+    ),
+]
+"""Kept as it came; `for_template` says what is wrong with one."""
 
 RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 """Template variables that chat_template_kwargs may not set."""
@@ -98,7 +159,7 @@ class GenerationFields(Body):
 class ChatRequest(GenerationFields):
     """`POST /v1/chat/completions`. Unknown fields are let pass and counted, never an error (`unknown_fields`)."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool | None = None

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from clawd.server.completion import CompletionRequest, accept_completion
 from clawd.server.completion_wire import CompletionWriter
+from clawd.server.documents import TURN_HEADERS, Completion, answer
 from clawd.server.exchanges import Exchanges, admit
 from clawd.server.responses import Answer
 from clawd.server.services import Services
@@ -20,7 +21,7 @@ from clawd.server.wire import Head, system_fingerprint
 def make_router(services: Services) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/v1/completions")
+    @router.post("/v1/completions", responses=answer(Completion), openapi_extra=TURN_HEADERS)
     async def completions(request: Request, asked: CompletionRequest) -> Response:
         services.unknown_fields.update(asked.unknown_fields())
         user = await admit(services, request)
