@@ -31,14 +31,19 @@ def system_fingerprint(base_fingerprint: str, version: AdapterVersion | None) ->
     return f"{base_fingerprint[:12]}-{f'v{version.number}' if version else 'base'}"
 
 
-def usage(ends: Sequence[Finished]) -> dict[str, Any]:
-    """Of all answers to one prompt, which is read once. `cached_tokens`: what was remembered before the first."""
-    prompt, response = ends[0].prompt_tokens, sum(finished.response_tokens for finished in ends)
+def usage(ends: Sequence[Finished], per_prompt: int | None = None) -> dict[str, Any]:
+    """Of all answers, `per_prompt` to each prompt (none: all are to one). A prompt is read once and counted once.
+
+    `cached_tokens`: what was remembered of the prompts before their first answers.
+    """
+    firsts = ends[:: per_prompt or len(ends)]
+    prompt = sum(finished.prompt_tokens for finished in firsts)
+    response = sum(finished.response_tokens for finished in ends)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": response,
         "total_tokens": prompt + response,
-        "prompt_tokens_details": {"cached_tokens": ends[0].cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": sum(finished.cached_tokens for finished in firsts)},
     }
 
 

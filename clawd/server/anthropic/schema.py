@@ -4,12 +4,91 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from clawd.server.body import Body
 from clawd.server.schema import MAX_STOPS
 
 Object = dict[str, Any]
+
+TEXT = {"type": "string"}
+TEXT_BLOCK = {
+    "type": "object",
+    "required": ["type", "text"],
+    "properties": {"type": {"const": "text"}, "text": TEXT},
+}
+TEXTS = {"anyOf": [TEXT, {"type": "array", "items": TEXT_BLOCK}]}
+THINKING_BLOCK = {
+    "type": "object",
+    "required": ["type", "thinking"],
+    "properties": {"type": {"const": "thinking"}, "thinking": TEXT, "signature": TEXT},
+}
+TOOL_USE_BLOCK = {
+    "type": "object",
+    "required": ["type", "id", "name", "input"],
+    "properties": {
+        "type": {"const": "tool_use"},
+        "id": TEXT,
+        "name": {"type": "string", "minLength": 1},
+        "input": {"type": "object"},
+    },
+}
+TOOL_RESULT_BLOCK = {
+    "type": "object",
+    "required": ["type", "tool_use_id"],
+    "properties": {
+        "type": {"const": "tool_result"},
+        "tool_use_id": TEXT,
+        "content": TEXTS,
+        "is_error": {"type": "boolean"},
+    },
+}
+
+
+def _message(role: str, *blocks: Object) -> Object:
+    content = {"anyOf": [TEXT, {"type": "array", "items": {"anyOf": [TEXT_BLOCK, *blocks]}}]}
+    return {
+        "type": "object",
+        "required": ["role", "content"],
+        "properties": {"role": {"const": role}, "content": content},
+    }
+
+
+ANY_MESSAGE = [
+    _message("user", TOOL_RESULT_BLOCK),
+    _message("assistant", THINKING_BLOCK, TOOL_USE_BLOCK),
+    _message("system"),
+]
+MessageObject = Annotated[Object, WithJsonSchema({"anyOf": ANY_MESSAGE})]
+SystemPrompt = Annotated[str | list[Object], WithJsonSchema(TEXTS)]
+ToolObject = Annotated[
+    Object,
+    WithJsonSchema(
+        {
+            "type": "object",
+            "required": ["name", "input_schema"],
+            "properties": {
+                "type": {"const": "custom"},
+                "name": {"type": "string", "minLength": 1},
+                "description": TEXT,
+                "input_schema": {"type": "object"},
+                "strict": {"type": "boolean"},
+                "eager_input_streaming": {"type": "boolean"},
+            },
+        }
+    ),
+]
+FormatObject = Annotated[
+    Object,
+    WithJsonSchema(
+        {
+            "type": "object",
+            "required": ["type", "schema"],
+            "properties": {"type": {"const": "json_schema"}, "schema": {"type": "object"}},
+        }
+    ),
+]
+"""These come as they are; `translate` says what is wrong with one. The schemas are for the OpenAPI page."""
 
 
 class ToolChoice(BaseModel):
@@ -32,7 +111,7 @@ class OutputConfig(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     effort: str | None = None
-    format: Object | None = None
+    format: FormatObject | None = None
 
 
 class Metadata(BaseModel):
@@ -47,9 +126,9 @@ class PromptRequest(Body):
     model_config = ConfigDict(extra="allow")
 
     model: str
-    messages: Annotated[list[Object], Field(min_length=1)]
-    system: str | list[Object] | None = None
-    tools: list[Object] | None = None
+    messages: Annotated[list[MessageObject], Field(min_length=1)]
+    system: SystemPrompt | None = None
+    tools: list[ToolObject] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from clawd.server.answers import Answer
+from clawd.server.documents import TURN_HEADERS, ChatCompletion, answer
 from clawd.server.exchanges import begin
 from clawd.server.schema import ChatRequest
 from clawd.server.services import Services
@@ -18,7 +19,7 @@ from clawd.server.wire import ChatWriter, Head, system_fingerprint
 def make_router(services: Services) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/v1/chat/completions")
+    @router.post("/v1/chat/completions", responses=answer(ChatCompletion), openapi_extra=TURN_HEADERS)
     async def chat_completions(request: Request, chat: ChatRequest) -> Response:
         exchanges = await begin(services, request, chat)
         head = Head(

@@ -10,10 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from clawd.server.answers import Answer
+from clawd.server.anthropic.documents import AnthropicMessage, MessagesError, TokenCount
 from clawd.server.anthropic.schema import MessagesRequest, PromptRequest
 from clawd.server.anthropic.translate import chat_of, prompt_of
 from clawd.server.anthropic.writer import MessageWriter
 from clawd.server.auth import identify
+from clawd.server.documents import NAMED_EVENTS, TURN_HEADERS, answer, with_errors
 from clawd.server.exchanges import begin
 from clawd.server.schema import for_template
 from clawd.server.services import Services
@@ -22,7 +24,10 @@ from clawd.server.services import Services
 def make_router(services: Services) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/v1/messages")
+    answers = with_errors(MessagesError, answer(AnthropicMessage, NAMED_EVENTS))
+    counts = with_errors(MessagesError, {200: {"model": TokenCount}})
+
+    @router.post("/v1/messages", responses=answers, openapi_extra=TURN_HEADERS)
     async def messages(request: Request, asked: MessagesRequest) -> Response:
         services.unknown_fields.update(asked.unknown_fields())
         exchanges = await begin(services, request, chat_of(asked))
@@ -36,7 +41,7 @@ def make_router(services: Services) -> APIRouter:
         )
         return Answer(exchanges, writer, stream=bool(asked.stream))
 
-    @router.post("/v1/messages/count_tokens")
+    @router.post("/v1/messages/count_tokens", responses=counts)
     async def count_tokens(request: Request, asked: PromptRequest) -> dict[str, Any]:
         services.unknown_fields.update(asked.unknown_fields())
         chat = prompt_of(asked)

@@ -7,7 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from clawd.server.answers import Answer
+from clawd.server.documents import NAMED_EVENTS, TURN_HEADERS, answer
 from clawd.server.exchanges import begin
+from clawd.server.openai_responses.documents import ResponseObject
 from clawd.server.openai_responses.schema import ResponsesRequest
 from clawd.server.openai_responses.translate import chat_of
 from clawd.server.openai_responses.writer import ResponseWriter
@@ -17,7 +19,7 @@ from clawd.server.services import Services
 def make_router(services: Services) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/v1/responses")
+    @router.post("/v1/responses", responses=answer(ResponseObject, NAMED_EVENTS), openapi_extra=TURN_HEADERS)
     async def responses(request: Request, asked: ResponsesRequest) -> Response:
         services.unknown_fields.update(asked.unknown_fields())
         exchanges = await begin(services, request, chat_of(asked))
