@@ -28,8 +28,6 @@ class ScriptedEngine:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._replies: deque[list[int] | None] = deque()
-        self.may_begin = threading.Event()  # cleared: a prepared reply waits, as if its prompt took long to read
-        self.may_begin.set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -55,7 +53,6 @@ class ScriptedEngine:
 
     def _play(self, run: Run, ids: list[int] | None) -> None:
         vocabulary = self._engine.vocabulary
-        self.may_begin.wait()
         if ids is None:
             run.finish("error", 0, "as the script says")
             return

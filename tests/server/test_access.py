@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -25,10 +26,19 @@ ROUTES = [
     ("GET", "/clawd/v1/status"),
     ("GET", "/clawd/v1/turns/x"),
     ("POST", "/clawd/v1/feedback"),
+    ("POST", "/v1/completions"),
     ("GET", "/openapi.json"),
     ("GET", "/nowhere"),
 ]
 CHAT = {"model": "clawd", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+
+
+def test_no_route_is_left_out_here(live: Live) -> None:
+    page = live.http.get("/openapi.json").json()
+    for path, methods in page["paths"].items():
+        form = re.compile(re.sub(r"\{\w+\}", ".+", path))
+        for method in methods:
+            assert any(method.upper() == known and form.fullmatch(tried) for known, tried in ROUTES), (method, path)
 
 
 @pytest.mark.parametrize(

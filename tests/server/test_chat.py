@@ -1,6 +1,6 @@
 """`POST /v1/chat/completions` as clients use it: shapes, parameters, errors; and what is stored. Real model, real HTTP.
 
-Cases E4, E8, E9, E12, E14, S1, S3, S7 and T1 at the endpoint.
+Cases E2, E4, E6, E8, E9, E12, E14, S1, S3, S7 and T1 at the endpoint.
 """
 
 from __future__ import annotations
@@ -194,13 +194,15 @@ def test_every_form_of_content_renders(live: Live, content: object) -> None:
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": content},
         {"role": "assistant", "content": None},
+        {"role": "system", "content": "Rhyme from here on."},
+        {"role": "assistant"},
         {"role": "user", "content": "go on"},
     ]
     body = json.dumps({"model": "clawd", "messages": messages, "max_tokens": 2})
     reply = live.http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
     assert reply.status_code == 200, reply.text
     prompt = live.services.vocabulary.text(live.turn(reply.json()["id"]).prompt_ids)
-    assert "Be brief." in prompt
+    assert "Be brief." in prompt and "Rhyme from here on." in prompt
 
 
 @pytest.mark.parametrize("role", ["user", "system", "assistant", "tool"])

@@ -44,7 +44,7 @@ def shortened(body: Any, example: int) -> Any:
     """The body with answers that don't take minutes, two times of three for a model that there is."""
     if not isinstance(body, dict):
         return body
-    limits = {name: min(body[name], SHORT) for name in LIMITS if type(body.get(name)) is int}
+    limits = {name: min(body[name], SHORT) for name in LIMITS if type(body.get(name)) in (int, float)}
     model = {"model": "clawd"} if example % 3 and isinstance(body.get("model"), str) else {}
     return {**body, **limits, **model}
 

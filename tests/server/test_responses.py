@@ -167,22 +167,6 @@ def test_a_failing_engine_is_told_as_the_api_does(scripted: ScriptedLive, client
     assert (last.response.status, last.response.error.code) == ("failed", "server_error")
 
 
-def test_while_a_prompt_is_read_comments_come(scripted: ScriptedLive, live: Live) -> None:
-    scripted.engine.say("late")
-    scripted.engine.may_begin.clear()
-    body = {"model": "clawd", "input": "hi", "stream": True}
-    try:
-        with httpx.stream("POST", f"{live.url}/v1/responses", json=body, timeout=60) as reply:
-            lines = (line for line in reply.iter_lines() if line.startswith(("event: ", ":")))
-            began = [next(lines), next(lines), next(lines)]
-            assert began[:2] == ["event: response.created", "event: response.in_progress"]
-            assert began[2].startswith(":")
-            scripted.engine.may_begin.set()
-            assert list(lines)[-1] == "event: response.completed"
-    finally:
-        scripted.engine.may_begin.set()
-
-
 def test_a_conversation_may_change_its_api_in_the_middle(scripted: ScriptedLive, client: OpenAI) -> None:
     live = scripted.live
     scripted.engine.say("Hello.", "Fine.", "Bye.")

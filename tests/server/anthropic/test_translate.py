@@ -75,7 +75,7 @@ def test_a_schema_for_the_answer_is_handed_on() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     chat = chat_of(asked(output_config={"format": {"type": "json_schema", "schema": schema}}))
     wanted = {"type": "json_schema", "json_schema": {"name": "output", "schema": schema, "strict": True}}
-    assert chat.model_dump(exclude_none=True)["response_format"] == wanted
+    assert chat.model_dump(exclude_none=True, by_alias=True)["response_format"] == wanted
 
 
 def test_the_system_prompt_in_blocks_without_the_billing_header() -> None:

@@ -93,7 +93,7 @@ def test_a_function_can_be_asked_for_by_name() -> None:
 )
 def test_the_form_of_the_text_is_handed_on(given: dict, wanted: dict | None) -> None:
     chat = chat_of(asked(text={"format": given}))
-    assert chat.model_dump(exclude_none=True).get("response_format") == wanted
+    assert chat.model_dump(exclude_none=True, by_alias=True).get("response_format") == wanted
 
 
 def test_the_items_of_one_answer_are_one_message() -> None:
