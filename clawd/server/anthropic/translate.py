@@ -1,8 +1,7 @@
 """From a request to the Messages API to the chat request that means the same. Pure: no store, no model.
 
 What has no counterpart is a 400 that names it, never left out in silence: images, documents, tools that Anthropic runs
-or defines, an answer begun by the client. Two things are done that the API's own servers do: a person's messages that
-stand together are one, and a failed tool's result says so.
+or defines, an answer begun by the client. A failed tool's result, which chat has no mark for, says so in its text.
 """
 
 from __future__ import annotations
@@ -107,11 +106,7 @@ def _messages(asked: PromptRequest) -> list[Message]:
     if system:
         written.append({"role": "system", "content": system})
     for place, message in enumerate(asked.messages):
-        for put in _message(message, f"messages.{place}"):
-            if put["role"] == "user" and written and written[-1]["role"] == "user":
-                written[-1] = {"role": "user", "content": written[-1]["content"] + put["content"]}
-            else:
-                written.append(put)
+        written += _message(message, f"messages.{place}")
     if written[-1]["role"] == "assistant":
         raise unsupported(
             f"messages.{len(asked.messages) - 1}.role",

@@ -147,10 +147,10 @@ def test_a_failed_tools_result_says_so(content: object, wanted: str) -> None:
     assert fine["content"] == (content or "")
 
 
-def test_a_persons_messages_that_stand_together_are_one() -> None:
-    assert rendered(messages=[HI, {"role": "user", "content": "there"}]) == [{"role": "user", "content": "hi\nthere"}]
+def test_messages_that_stand_together_stay_apart() -> None:
+    assert rendered(messages=[HI, HI]) == [HI, HI]  # a template that wants one gets one, as in chat
     result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "1"}]}
-    assert [message["role"] for message in rendered(messages=[HI, result, HI, HI])] == ["user", "tool", "user"]
+    assert [message["role"] for message in rendered(messages=[HI, result, HI, HI])] == ["user", "tool", "user", "user"]
 
 
 @pytest.mark.parametrize("content", [None, "", [], [{"type": "text", "text": ""}], [{"type": "text"}]])
