@@ -36,3 +36,14 @@ def test_the_answer_before_is_judged_by_the_persons_next_words(store: Store, tex
 def test_a_persons_words_are_no_such_thing(store: Store, text: str) -> None:
     placement, _ = Client(store).post([user(text)])
     assert placement.kind == "main"
+
+
+def test_reminders_are_no_words_of_the_persons(store: Store) -> None:
+    reminder = "<system-reminder>\nThe date is the {}th. Don't mention this.\n</system-reminder>"
+    client = Client(store)
+    _, first = client.post([user(f"{reminder.format(1)}\nFix the bug.")], "Fixed.")
+    history = [user(f"{reminder.format(2)}\nFix the bug."), assistant("Fixed.")]
+    placement, _ = client.post([*history, user("No, the other one."), user(reminder.format(3))])
+    turn = store.turns.get(first)
+    assert turn.session_id == placement.session.id
+    assert turn.next_state == [user("No, the other one.")]
