@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from clawd.server.engine.types import SamplingParams
+from clawd.errors import EngineStopped
+from clawd.server.engine.engine import Engine, Handle
+from clawd.server.engine.types import GenerationRequest, SamplingParams, Sink
 from clawd.server.schema import MAX_ANSWERS, of_answer
 from clawd.store import Store
 from clawd.store.records import Turn
@@ -159,3 +163,34 @@ def test_a_rewritten_history_after_alternatives_is_nobodys_next_state(store: Sto
     client.post([user("two"), assistant("something else altogether"), user("wrong!")])
     assert store.turns.get(waiting).next_state is None
     assert [store.turns.get(turn_id).next_state for turn_id in ids] == [None, None]
+
+
+class RefusingEngine:
+    """The real engine, which stops taking requests after `room` of them."""
+
+    def __init__(self, engine: Engine, room: int) -> None:
+        self._engine = engine
+        self._room = room
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def submit(self, request: GenerationRequest, sink: Sink) -> Handle:
+        self._room -= 1
+        if self._room < 0:
+            raise EngineStopped("The engine is stopped; the daemon restarts it. Send the request again.")
+        return self._engine.submit(request, sink)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_if_the_engine_refuses_one_none_goes_on_and_each_is_stored(tmp_path: Path, path: str) -> None:
+    with live_server(tmp_path) as live:
+        live.services.engine = RefusingEngine(live.services.engine, room=2)  # type: ignore[assignment]
+        body = {"model": "clawd", "messages": QUESTION, "prompt": "Once", "n": 4, "max_tokens": 2000}
+        reply = live.http.post(path, json=body)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "engine_stopped")
+        assert live.wait_until_idle(2) and live.settled()
+        (session,) = live.store.sessions.all()
+        reasons = [live.store.turns.get(i).reason for i in live.store.turns.ids_of_session(session.id)]
+        assert reasons == ["aborted", "aborted", "error", "error"]
+        assert live.store.verify() == []
