@@ -18,6 +18,10 @@ class ConfigError(ClawdError):
     exit_status = 78  # EX_CONFIG
 
 
+class MissingExtra(ClawdError):
+    """A part of clawd that isn't installed with it is asked for: the text names the extra to install."""
+
+
 class AlreadyRunning(ClawdError):
     """Another daemon holds this data folder: stop it, or give this one a folder of its own with CLAWD_HOME."""
 
