@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,15 @@ def throw_away_daemon(flags: Sequence[str] = ()) -> Iterator[ThrowAwayDaemon]:
     folder = DataFolder(Path(tempfile.mkdtemp(prefix="clawd-bench-")))
     began_at = time.monotonic()
     daemon = start_detached(folder, ["--server.port", "0", *flags])
+    failed = False
     try:
         yield ThrowAwayDaemon(folder, daemon.url, began_at, time.monotonic() - began_at)
+    except Exception:
+        failed = True
+        raise
     finally:
         stop(folder)
-    shutil.rmtree(folder.root)
+        if failed:
+            print(f"The daemon's folder, with its logs: {folder.root}", file=sys.stderr)
+        else:
+            shutil.rmtree(folder.root)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clawd.bench.report import Report
 
 BENCH = "clawd bench"
-MOST_COLUMNS = 9
+MOST_COLUMNS = 7  # of a table that reads well on 80 characters
 
 QUICK = typer.Option(False, "--quick", help="Fewer rounds.")
 JSON = typer.Option(False, "--json", help="Print one JSON object.")
@@ -76,7 +76,7 @@ def serve(
     if draw is not None:
         draw(report, plot)
         progress.print(f"Plot: {plot}", highlight=False)
-    _print(report, json_output)
+    print_report(report, json_output)
 
 
 def _drawing() -> Callable[[Report, Path], None]:
@@ -93,11 +93,15 @@ def _drawing() -> Callable[[Report, Path], None]:
 
 
 def _tell(measure: Callable[[str], Report], name: str, quick: bool, json_output: bool) -> None:
-    _print(measure(f"{BENCH} {name}{' --quick' if quick else ''}"), json_output)
+    print_report(measure(f"{BENCH} {name}{' --quick' if quick else ''}"), json_output)
 
 
-def _print(report: Report, json_output: bool) -> None:
-    """Print the report; status 1 if a goal is missed."""
+def print_report(report: Report, json_output: bool) -> None:
+    """Print the report.
+
+    Raises:
+        typer.Exit: with status 1, if a goal is missed.
+    """
     if json_output:
         typer.echo(report.to_json())
     else:
@@ -124,7 +128,10 @@ def _long(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
 
 def _wide(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
     """A row of many figures becomes a column."""
-    table = Table(columns[0], *(str(row[columns[0]]) for row in rows))
+    table = Table()
+    table.add_column(columns[0], no_wrap=True)
+    for row in rows:
+        table.add_column(str(row[columns[0]]), overflow="fold")
     for column in columns[1:]:
         table.add_row(column, *(str(row[column]) for row in rows))
     return table

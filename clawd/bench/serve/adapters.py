@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from clawd.bench.serve.client import BenchFailed, Client, story, wait_until
+from clawd.bench.serve.client import Client, story, wait_until
 from clawd.bench.sse import COMPLETIONS
 from clawd.config import LoraSettings
 from clawd.doorbell import ring
+from clawd.errors import BenchFailed
 from clawd.learner.job import ADAPTER_GGUF
 from clawd.model.fingerprint import fingerprint
 from clawd.model.lora import LoraBase, LoraPair, read_lora_base, write_adapter_file

@@ -14,15 +14,11 @@ from typing import Any
 import httpx
 
 from clawd.bench.sse import sse_events
-from clawd.errors import ClawdError
+from clawd.errors import BenchFailed
 
 TIMEOUT_S = 300.0
 
 Messages = list[dict[str, str]]
-
-
-class BenchFailed(ClawdError):
-    """A figure couldn't be measured; the text says why, and where the throw-away daemon's logs are."""
 
 
 @dataclass(frozen=True)

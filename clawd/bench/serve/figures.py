@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from clawd.bench.report import Goal
+from clawd.errors import BenchFailed
 
 Row = dict[str, Any]
 
@@ -47,11 +48,11 @@ def total_rate(streams: Sequence[Sequence[float]]) -> float:
     From the moment when the last one has its first token to the one when the first ends.
 
     Raises:
-        ValueError: there is no such time.
+        BenchFailed: there is no such time.
     """
     begin, end = max(times[0] for times in streams), min(times[-1] for times in streams)
     if end <= begin:
-        raise ValueError("the streams did not run at the same time")
+        raise BenchFailed("Streams that were begun together did not run together: the model's answers are too short.")
     return sum(begin < at <= end for times in streams for at in times) / (end - begin)
 
 

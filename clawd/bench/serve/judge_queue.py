@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import httpx
 
-from clawd.bench.serve.client import TIMEOUT_S, BenchFailed, Client, story, wait_until
+from clawd.bench.serve.client import TIMEOUT_S, Client, story, wait_until
 from clawd.bench.serve.figures import Row, spread
 from clawd.bench.sse import COMPLETIONS
 from clawd.config import JudgeSettings, ServerSettings
+from clawd.errors import BenchFailed
 from clawd.learner.judge.prompt import judge_messages
 from clawd.store.records import Turn
 

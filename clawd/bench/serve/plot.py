@@ -32,8 +32,9 @@ WIDEST_MARGIN = 2.0  # of a goal: a figure ten times better than promised would 
 def draw(report: Report, path: Path) -> None:
     """Write `path`; its ending names the format (.png, .svg, .pdf)."""
     figure = Figure(figsize=(12, 13), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=(2, 1))
-    (speed, first_tokens), (long_session, waits) = above.subplots(2, 2)
+    grid = figure.add_gridspec(2, 1, height_ratios=(2, 1))
+    above, below = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
+    speed, first_tokens, long_session, waits = above.subplots(2, 2).flat
     streams = pick(report.rows, what="streams")
     _speed(speed, streams)
     _first_tokens(first_tokens, streams)

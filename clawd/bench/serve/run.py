@@ -57,15 +57,18 @@ def run(
     Raises:
         BenchFailed: a figure couldn't be measured. The daemon's folder is left for a look.
     """
-    path = (model or embedded_model_path()).resolve()
-    sizes = QUICK if quick else FULL
-    say("Starting daemons")
-    rows: list[Row] = [
-        {"what": "start", "round": number + 1, "ready_s": round(start.ready_s(), 2)} for number in range(sizes.starts)
-    ]
-    with _ready_daemon(path, sizes) as bench:
-        rows = [*bench.measure(say), *rows]
+    rows = measure((model or embedded_model_path()).resolve(), QUICK if quick else FULL, say)
     return Report("serve", command, rows, goals(rows))
+
+
+def measure(model: Path, sizes: Sizes, say: Say) -> list[Row]:
+    """All rows. Raises BenchFailed as `run`."""
+    say("Starting daemons")
+    rows: list[Row] = [{"what": "model", "file": model.name, "megabytes": round(model.stat().st_size / 1e6, 1)}]
+    for number in range(sizes.starts):
+        rows.append({"what": "start", "round": number + 1, "ready_s": round(start.ready_s(), 2)})
+    with _ready_daemon(model, sizes) as bench:
+        return rows + bench.measure(say)
 
 
 @dataclass(frozen=True)

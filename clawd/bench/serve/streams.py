@@ -32,6 +32,15 @@ class Sizes:
     tokens: int
 
 
+@dataclass(frozen=True)
+class Round:
+    """The three sides, one right after the other."""
+
+    bare: float  # tokens per second of all streams
+    engine: float
+    clients: list[Stream]
+
+
 def measure(model: Path, adapter: Path, base: Client, users: Sequence[Client], sizes: Sizes) -> list[Row]:
     """`base` asks the bare base; `users` have an adapter each. The last rows are the ones over adapters."""
     engine = Engine(model, Settings())
@@ -67,7 +76,7 @@ class _Sides:
             bare = self._bare.decode(prompts, self._sizes.tokens)
             engine = decode_with(self._engine, prompts, self._sizes.tokens, version)
             seen = together(clients, self._sizes.tokens)
-            rounds.append((_rate(bare, prompts), _rate(engine, prompts), seen))
+            rounds.append(Round(_rate(bare, prompts), _rate(engine, prompts), seen))
         return _row(rounds, len(clients), adapters)
 
     def compare_adapters(self, users: Sequence[Client], version: AdapterVersion) -> list[Row]:
@@ -97,10 +106,10 @@ def _rate(steps_s: Sequence[float], prompts: Sequence[object]) -> float:
     return len(prompts) / statistics.fmean(steps_s)
 
 
-def _row(rounds: list[tuple[float, float, list[Stream]]], streams: int, adapters: int) -> Row:
-    bare, engine, clients = ([one[side] for one in rounds] for side in range(3))
-    rates = _rates(clients)
-    ratios = paired(engine, bare)
+def _row(rounds: Sequence[Round], streams: int, adapters: int) -> Row:
+    bare, engine = [one.bare for one in rounds], [one.engine for one in rounds]
+    clients = [one.clients for one in rounds]
+    rates, ratios = _rates(clients), paired(engine, bare)
     return {
         **_clients(clients, streams, adapters),
         "bare_tokens_per_s": round(statistics.median(bare), 1),
