@@ -22,7 +22,7 @@ from clawd.learner.job import ADAPTER_GGUF
 from clawd.model.fingerprint import fingerprint
 from clawd.model.lora import LoraBase, LoraPair, read_lora_base, write_adapter_file
 from clawd.paths import DataFolder
-from clawd.server.routes.chat import turn_of_response
+from clawd.server.wire import turn_of_response
 from clawd.store import Store
 from clawd.store.records import User
 
