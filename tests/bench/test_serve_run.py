@@ -12,7 +12,7 @@ from clawd.bench.serve.run import Sizes, measure
 from tests.tiny_gguf import write_tiny_model
 
 SMALL = Sizes(
-    streams=streams.Sizes(rounds=1, tokens=400),
+    streams=streams.Sizes(rounds=1, rounds_of_one=1, tokens=400),
     long_sessions=1,
     long_tokens=400,
     swaps=2,

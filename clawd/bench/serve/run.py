@@ -26,7 +26,7 @@ from clawd.store import Store
 from clawd.store.records import Turn, User
 
 USERS = 4
-WARM_TOKENS = 300  # of the conversation that the last swap under load reads ahead: just long enough to be read
+WARM_TOKENS = 240  # and the template's: just more than a swap bothers to read ahead
 SHARE_OF_CONTEXT = 0.37  # a long session lies in the cache twice while it is warmed
 
 Say = Callable[[str], None]
@@ -45,8 +45,8 @@ class Sizes:
     starts: int
 
 
-FULL = Sizes(streams.Sizes(6, 48), 3, 3000, 20, True, judge_queue.Sizes(5, 8), 3)
-QUICK = Sizes(streams.Sizes(1, 32), 1, 1000, 4, False, judge_queue.Sizes(1, 8), 1)
+FULL = Sizes(streams.Sizes(3, 10, 32), 3, 3000, 20, True, judge_queue.Sizes(5, 8), 3)
+QUICK = Sizes(streams.Sizes(1, 2, 32), 1, 1000, 4, False, judge_queue.Sizes(1, 8), 1)
 
 
 def run(
@@ -104,8 +104,8 @@ class _Bench:
     def _swap(self, number: int) -> Swap:
         """The next version of a user's adapter, from another file than the one that answers."""
         user = self.users[number]
-        files = self.adapters.files
-        return self.adapters.publish(user, files[len(self.store.updates.versions(user.adapter.id)) % len(files)])
+        place = number + len(self.store.updates.versions(user.adapter.id))
+        return self.adapters.publish(user, self.adapters.files[place % len(self.adapters.files)])
 
     def _hold(self) -> int:
         """Open a conversation that is worth warming; its prompt's tokens. 0: this size of the benchmark has none."""

@@ -29,6 +29,7 @@ WARM_UP_TOKENS = 4
 @dataclass(frozen=True)
 class Sizes:
     rounds: int
+    rounds_of_one: int  # of one stream: they are short, and their ratio is the finest
     tokens: int
 
 
@@ -72,7 +73,7 @@ class _Sides:
         self._bare.decode(prompts, WARM_UP_TOKENS)
         decode_with(self._engine, prompts, WARM_UP_TOKENS, version)
         rounds = []
-        for _ in range(self._sizes.rounds):
+        for _ in range(self._sizes.rounds if len(clients) > 1 else self._sizes.rounds_of_one):
             bare = self._bare.decode(prompts, self._sizes.tokens)
             engine = decode_with(self._engine, prompts, self._sizes.tokens, version)
             seen = together(clients, self._sizes.tokens)

@@ -16,8 +16,8 @@ from clawd.bench.serve.client import Client, Load, Stream
 from clawd.bench.serve.figures import Row, gaps, inside, spread
 
 STREAMS = 8
-ANSWER_TOKENS = 32
-CALM_S = 1.0
+ANSWER_TOKENS = 24
+CALM_S = 0.7
 
 
 def measure(client: Client, count: int, swap: Callable[[], Swap], hold: Callable[[], int]) -> list[Row]:
