@@ -7,8 +7,8 @@ from typing import Any
 
 from clawd.model.replies.deltas import Content, Delta
 from clawd.model.vocab import TextDecoder, Vocabulary
+from clawd.server.answers import Answered, Writer
 from clawd.server.engine.types import Finished, Token
-from clawd.server.responses import Answered, Writer
 from clawd.server.sse import DONE
 from clawd.server.wire import Head, usage
 

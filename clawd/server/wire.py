@@ -10,8 +10,8 @@ from typing import Any
 
 from clawd.model.replies.deltas import CallArguments, CallBegins, Content, Delta, Reasoning, Reply
 from clawd.model.vocab import Vocabulary
+from clawd.server.answers import Answered, Writer
 from clawd.server.engine.types import AdapterVersion, Finished, Token
-from clawd.server.responses import Answered, Writer
 from clawd.server.sse import DONE, sse
 
 RESPONSE_PREFIXES = ("chatcmpl-", "cmpl-", "msg_", "resp_")

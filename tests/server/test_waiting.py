@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from clawd.server.answers import COMMENT_EVERY_S
 from clawd.server.engine.engine import Engine, Handle
 from clawd.server.engine.types import GenerationRequest, Sink
-from clawd.server.responses import COMMENT_EVERY_S
 from clawd.server.sse import COMMENT
 from tests.server.live import Live, live_server
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from clawd.server.answers import Answer
 from clawd.server.documents import TURN_HEADERS, ChatCompletion, answer
 from clawd.server.exchanges import begin
-from clawd.server.responses import Answer
 from clawd.server.schema import ChatRequest
 from clawd.server.services import Services
 from clawd.server.wire import ChatWriter, Head, system_fingerprint

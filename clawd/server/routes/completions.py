@@ -9,11 +9,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from clawd.server.answers import Answer
 from clawd.server.completion import CompletionRequest, accept_completion
 from clawd.server.completion_wire import CompletionWriter
 from clawd.server.documents import TURN_HEADERS, Completion, answer
 from clawd.server.exchanges import Exchanges, admit
-from clawd.server.responses import Answer
 from clawd.server.services import Services
 from clawd.server.wire import Head, system_fingerprint
 
