@@ -14,8 +14,7 @@ class ControlTexts:
         self.strip_left = frozenset(strip_left)
         self.strip_right = frozenset(strip_right)
         self._lengths = sorted({len(text) for text in self.texts}, reverse=True)
-        firsts = "".join(re.escape(first) for first in sorted({text[0] for text in self.texts}))
-        self._first = re.compile(f"[{firsts}]") if firsts else None
+        self._pattern = re.compile(_pattern(self.texts)) if self.texts else None
         # Of a letter or a word alone, such as a call's type, nothing is exchanged: templates compare those.
         begins = (text[:end] for text in self.texts for end in range(1, len(text)))
         ends = (text[start:] for text in self.texts for start in range(1, len(text)))
@@ -24,13 +23,7 @@ class ControlTexts:
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """(start, end) of each, the longest at a place, from left to right."""
-        at = 0
-        while self._first and (found := self._first.search(text, at)):
-            start = found.start()
-            end = next((start + n for n in self._lengths if text[start : start + n] in self.texts), None)
-            if end is not None:
-                yield start, end
-            at = start + 1 if end is None else end
+        return (found.span() for found in self._pattern.finditer(text)) if self._pattern else iter(())
 
     def begun_at_end(self, text: str) -> int | None:
         """Where, white space aside, the end of a text begins one."""
@@ -43,3 +36,20 @@ class ControlTexts:
         blank = len(text) - len(text.lstrip())
         longest = min(self._lengths[0] - 1, len(text) - blank) if self._lengths else 0
         return next((blank + n - 1 for n in range(longest, 0, -1) if text[blank : blank + n] in self._endings), None)
+
+
+def _pattern(texts: Iterable[str]) -> str:
+    """A regular expression for the longest of them at a place.
+
+    Common beginnings are looked at once: there may be thousands of texts, and a prompt may hold a `<` everywhere.
+    """
+    rests: dict[str, list[str]] = {}
+    may_end = False
+    for text in texts:
+        if text:
+            rests.setdefault(text[0], []).append(text[1:])
+        may_end |= not text
+    branches = [re.escape(first) + _pattern(rest) for first, rest in sorted(rests.items())]
+    if not branches:
+        return ""
+    return f"(?:{'|'.join(branches)}){'?' if may_end else ''}"

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ from clawd.model.control import ControlTexts
 from clawd.model.messages import arguments_object
 
 STAND_INS = range(0x20000, 0x2A6D0)
+ANY_STAND_IN = re.compile(f"[{chr(STAND_INS[0])}-{chr(STAND_INS[-1])}]")
 """Rare ideographs: characters that no step of a template takes for blanks, cuts off or escapes in Python's way."""
 
 OWN_WORDS = frozenset({"content", "reasoning_content", "thinking"})
@@ -49,7 +51,7 @@ class StandIns:
 
 @dataclass(frozen=True)
 class Rendered:
-    """A rendered prompt. `literal`: parts, in order, in which no control token may be read."""
+    """A rendered prompt. `literal`: parts in which no control token may be read."""
 
     text: str
     literal: tuple[tuple[int, int], ...] = ()
@@ -135,9 +137,27 @@ class Guard:
         """Those parts, and every control token that an edge has become a part of."""
         if not edges:
             return tuple(whole)
-        tokens = list(self._control.find(text))
-        come_true = [token for token in tokens if any(token[0] < end and start < token[1] for start, end in edges)]
-        return tuple(sorted({*whole, *come_true}))
+        places = Places(edges)
+        return tuple({*whole, *(token for token in self._control.find(text) if places.touch(*token))})
+
+
+class Places:
+    """Parts of a text. A prompt may have very many: none is looked for by looking at all."""
+
+    def __init__(self, parts: Iterable[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in sorted(parts):
+            if self._ends and start < self._ends[-1]:
+                self._ends[-1] = max(end, self._ends[-1])
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def touch(self, start: int, end: int) -> bool:
+        """Whether one of them has a character in [start, end)."""
+        place = bisect_right(self._ends, start)
+        return place < len(self._starts) and self._starts[place] < end
 
 
 def spans(rendered: Rendered, control: ControlTexts) -> Iterator[tuple[str, bool]]:
@@ -147,15 +167,12 @@ def spans(rendered: Rendered, control: ControlTexts) -> Iterator[tuple[str, bool
     of one text, as if the vocabulary didn't know the token that it spells.
     """
     text = rendered.text
-    own = [
-        token
-        for token in (control.find(text) if rendered.literal else ())
-        if not any(token[0] < end and start < token[1] for start, end in rendered.literal)
-    ]
+    literal = Places(rendered.literal)
+    own = [token for token in (control.find(text) if rendered.literal else ()) if not literal.touch(*token)]
     edges = [0, *(edge for token in own for edge in token), len(text)]
     at = 0
     for place, (start, end) in enumerate(zip(edges[::2], edges[1::2], strict=True)):
-        if any(start <= literal < end for literal, _ in rendered.literal):
+        if literal.touch(start, end):
             if at < start:
                 yield text[at:start], True
             piece = text[start:end]
@@ -199,7 +216,7 @@ def _unused(given: Any) -> Iterator[str]:
     taken: set[str] = set()
 
     def note(text: str) -> str:
-        taken.update(character for character in text if ord(character) in STAND_INS)
+        taken.update(ANY_STAND_IN.findall(text))
         return text
 
     _changed(given, note)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clawd.errors import TemplateError
 from clawd.model.control import ControlTexts
-from clawd.model.guard import Rendered, spans
+from clawd.model.guard import Places, Rendered, spans
 from clawd.model.prompt import PromptRenderer
 from clawd.model.replies.families import FAMILIES, OWN_TAGS, family_of
 from clawd.model.vocab import Vocabulary
@@ -277,3 +277,24 @@ def test_nesting_too_deep_is_told(renderers: dict[str, PromptRenderer]) -> None:
         deep = [deep]
     with pytest.raises(TemplateError, match="nested too deeply"):
         renderers["hermes"].prompt_ids([{"role": "user", "content": "hi"}], extra=deep)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    texts=st.sets(st.text("<|>ab", min_size=1, max_size=5), min_size=1, max_size=12),
+    text=st.text("<|>abc", max_size=40),
+)
+def test_the_longest_at_a_place_is_found(texts: set[str], text: str) -> None:
+    found, at = [], 0
+    while at < len(text):
+        longest = max((each for each in texts if text.startswith(each, at)), key=len, default="")
+        found += [(at, at + len(longest))] if longest else []
+        at += len(longest) or 1
+    assert list(ControlTexts(texts).find(text)) == found
+
+
+@given(parts=st.sets(st.tuples(st.integers(0, 30), st.integers(1, 6))), start=st.integers(0, 36), n=st.integers(0, 5))
+def test_places_are_touched_where_they_are(parts: set[tuple[int, int]], start: int, n: int) -> None:
+    intervals = [(begin, begin + length) for begin, length in parts]
+    touched = any(start < end and begin < start + n for begin, end in intervals)
+    assert Places(intervals).touch(start, start + n) == touched
