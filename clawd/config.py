@@ -74,6 +74,12 @@ class ServerSettings(Section):
     """Largest request body, in megabytes."""
     max_waiting: Annotated[int, Field(ge=0)] = 256
     """Requests that may wait for a place; further ones are asked to come back (429)."""
+    max_waiting_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of `max_waiting` that one user may take, so that nobody fills the queue for all."""
+    max_wait_s: Annotated[float, Field(gt=0)] | None = 600.0
+    """Seconds that a person's request waits to be begun before it is told to come back (503); none: for ever."""
+    max_request_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds of a request in all; then its answer ends, as one cut by its length does. None: as long as it takes."""
     max_running: Annotated[int, Field(ge=1, le=128)] = 8
     """Requests that are decoded together; further ones wait."""
     remembered: Annotated[int, Field(ge=0, le=120)] = 24
@@ -85,7 +91,7 @@ class ServerSettings(Section):
     adapter_slice: Annotated[int, Field(ge=1, le=256)] = 8
     """Steps that one adapter version gets before another one's turn; changing adapters costs a graph rebuild."""
     adapters_loaded: Annotated[int, Field(ge=1)] = 16
-    """Adapter versions kept in memory; further ones are loaded when asked for."""
+    """Adapter versions kept in memory beside the active ones; further ones are loaded when asked for."""
     default_max_tokens: Annotated[int, Field(ge=1)] | None = None
     """Longest answer when a request names no limit; none: what the context still holds."""
     default_temperature: Annotated[float, Field(ge=0, le=2)] = 0.7

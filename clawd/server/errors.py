@@ -20,10 +20,15 @@ from clawd.errors import (
     NotAllowed,
     StoreError,
     TemplateError,
+    TookTooLong,
     UnknownName,
 )
+from clawd.server.engine.types import Finished
 
 log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5
+ENGINE_FAILED = "The engine failed on this request; its log says why. Send it again."
 
 
 class ApiError(ClawdError):
@@ -53,6 +58,7 @@ STATUSES: dict[type[ClawdError], tuple[int, str]] = {
     UnknownName: (404, "not_found"),
     AdapterError: (409, "adapter_unusable"),
     EngineStopped: (503, "engine_stopped"),
+    TookTooLong: (503, "took_too_long"),
     StoreError: (503, "store_unavailable"),
 }
 
@@ -87,13 +93,33 @@ def of_exception(error: BaseException) -> tuple[int, dict[str, Any]]:
     return 500, body(500, "clawd failed on this request; its log says why.", "internal_error")
 
 
+def of_failure(finished: Finished) -> tuple[int, dict[str, Any]]:
+    """Status and body for a request that ended with an error after it was accepted."""
+    if finished.cause is None:
+        return 500, body(500, ENGINE_FAILED, "engine_failed")
+    return of_exception(finished.cause)
+
+
+def failure(finished: Finished) -> JSONResponse:
+    """The same as a response."""
+    status, content = of_failure(finished)
+    return JSONResponse(content, status, headers=retry_headers(finished.cause))
+
+
+def retry_headers(error: BaseException | None) -> dict[str, str] | None:
+    """When to come back; None: trying again won't help, or nobody can say when."""
+    if isinstance(error, TookTooLong):
+        return {"Retry-After": str(RETRY_AFTER_S)}
+    seconds = error.retry_after_s if isinstance(error, ApiError) else None
+    return {"Retry-After": str(seconds)} if seconds else None
+
+
 def install(app: FastAPI) -> None:
     """Let every error that reaches the application's edge leave it in the OpenAI shape."""
 
     async def raised(_request: Request, error: Exception) -> JSONResponse:
         status, content = of_exception(error)
-        retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
-        return JSONResponse(content, status, headers={"Retry-After": str(retry_after_s)} if retry_after_s else None)
+        return JSONResponse(content, status, headers=retry_headers(error))
 
     async def http(_request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)

@@ -24,6 +24,7 @@ from clawd.server.services import Services
 from clawd.server.sessions.conversation import hash_with_response, request_hash
 from clawd.server.sessions.kinds import is_openclaw
 from clawd.server.sessions.place import Placement, place
+from clawd.server.share import check_share
 from clawd.server.versions import Target
 from clawd.store.records import Message, NewTurn, Response, User
 
@@ -59,6 +60,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         ApiError, NotAllowed, NameRefused, TemplateError: the request asks for what can't be.
         ContextOverflow: its prompt doesn't fit; nothing has been read by the model.
     """
+    check_share(services, user)
     settings = services.settings.server
     target = services.versions.resolve(user, chat.model)
     messages = for_template(chat.messages)
@@ -112,6 +114,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         stop=chat.stops(),
         shown_tokens=services.replies.shown_tokens(tools),
         priority=Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE,
+        owner=user.id,
     )
     parallel = chat.parallel_tool_calls is not False
     new_parser = partial(services.replies.parser, tools, prompt, parallel=parallel)
@@ -159,6 +162,7 @@ class Exchange:
     def start(self) -> None:
         """Hand the request to the engine. If that refuses, the turn is stored as failed and the error goes on."""
         self._services.in_flight += 1
+        self._services.in_flight_of[self.accepted.generation.owner] += 1
         try:
             self._handle = self._services.engine.submit(self.accepted.generation, self._on_engine_thread)
         except BaseException as error:
@@ -205,6 +209,7 @@ class Exchange:
             # The person gets the answer all the same; that it couldn't be kept is shouted.
             log.exception("turn %s could not be stored", self.accepted.turn_id)
         self._services.in_flight -= 1
+        self._services.in_flight_of[self.accepted.generation.owner] -= 1
         first_token_s = self._first_token_at - self._accepted_at if self._first_token_at else None
         self._services.metrics.answered(finished.reason, first_token_s, time.time() - self._accepted_at)
         self._events.put_nowait(finished)

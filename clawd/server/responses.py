@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from clawd.model.replies.deltas import CallBegins, Delta
 from clawd.model.vocab import Vocabulary
 from clawd.server.engine.types import Finished, Token
-from clawd.server.errors import body
+from clawd.server.errors import failure, of_failure
 from clawd.server.exchange import Exchange
 from clawd.server.wire import COMMENT, DONE, ChatFrame, finish_reason, logprobs, message_delta, sse
 
@@ -23,7 +23,6 @@ COMMENT_EVERY_S = 5.0
 """A comment at least this often while there is nothing to send: clients and proxies give up on silent streams."""
 
 SSE_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
-ENGINE_FAILED = "The engine failed on this request; its log says why. Send it again."
 
 
 class ChatAnswer(Response):
@@ -79,7 +78,7 @@ class ChatAnswer(Response):
                 for chunk in self._deltas(deltas, scores):
                     yield chunk
             elif event.reason in ("error", "cancelled"):
-                yield sse(body(500, ENGINE_FAILED, "engine_failed"))
+                yield sse(of_failure(event)[1])
                 return
             else:
                 deltas = [*parser.feed(event.text), *parser.finish()]
@@ -113,7 +112,7 @@ class ChatAnswer(Response):
                 finished = event
         assert finished is not None
         if finished.reason in ("error", "cancelled"):
-            await JSONResponse(body(500, ENGINE_FAILED, "engine_failed"), 500)(scope, receive, send)
+            await failure(finished)(scope, receive, send)
             return
         scores = self._scores(self._exchange.tokens)
         reply = self._exchange.accepted.reply(self._exchange.text)

@@ -4,6 +4,7 @@ Other threads talk to it through a queue; what they get back are events on their
 * A prompt that doesn't fit is refused in `submit`, before anything is read.
 * Response ids are exactly as sampled, the end token included.
 * Cancelling takes effect at the next step.
+* A request past its time limit ends: with what it has of an answer, as if cut by length, or with an error.
 * If decoding fails or the thread dies, every request gets `Finished(reason="error")` and `alive` turns false.
 """
 
@@ -22,10 +23,11 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from clawd.config import Settings
-from clawd.errors import AdapterRejected, ContextOverflow, EngineStopped
+from clawd.errors import AdapterError, AdapterRejected, ContextOverflow, EngineStopped, TookTooLong
 from clawd.model.info import ModelInfo
 from clawd.model.vocab import Vocabulary
 from clawd.server.engine.adapters import AdapterSet
+from clawd.server.engine.deadlines import Deadlines
 from clawd.server.engine.model import ContextShape, LoadedModel
 from clawd.server.engine.run import Run
 from clawd.server.engine.scheduler import Sampled, Scheduler, StepPlan
@@ -35,6 +37,9 @@ from clawd.server.engine.warming import Warming, choose_prefixes
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+
+LATE_WAITING = "Too many requests came before this one. Send it again in a moment, or raise server.max_wait_s."
+LATE_READING = "The prompt could not be read within server.max_request_s. Send it again: what was read is remembered."
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Engine:
         self._adapters = AdapterSet(self._model.handle, self._model.context_handle, server.adapters_loaded)
         self._commands: SimpleQueue[_Command] = SimpleQueue()
         self._runs: dict[str, Run] = {}
+        self._deadlines = Deadlines(server.max_wait_s, server.max_request_s)
         self._counters = _Counters()
         self._gate = threading.Lock()  # between accepting a command and dying
         self._open = False
@@ -119,7 +125,7 @@ class Engine:
         return Handle(request, partial(self._call, partial(self._cancel, run.key)))
 
     def load(self, version: AdapterVersion) -> Future[None]:
-        """Have an adapter version in memory. The future raises AdapterRejected if llama.cpp refuses the file."""
+        """Have a version in memory until it retires. The future raises AdapterRejected if its file is refused."""
         return self._ask(partial(self._adapters.load, version))
 
     def retire(self, version_id: str) -> Future[None]:
@@ -222,6 +228,7 @@ class Engine:
         try:
             while not self._should_end():
                 self._take_commands()
+                self._end_late()
                 self._step()
         except Exception as error:
             logger.exception("the engine dies")
@@ -282,22 +289,46 @@ class Engine:
             if run.request.version is not None:
                 self._adapters.acquire(run.request.version)
         except AdapterRejected as error:
-            run.refuse(error)
+            run.refuse(AdapterError(f"{error} Restore the file from a backup, or ask for another version."))
             return
         self._runs[run.key] = run
         request = run.request
-        self._scheduler.add(run.key, request.prompt_ids, run.version_id, request.priority, read_only=run.read_only)
+        self._scheduler.add(
+            run.key,
+            request.prompt_ids,
+            run.version_id,
+            request.priority,
+            read_only=run.read_only,
+            owner=request.owner,
+        )
+        if not run.read_only:
+            self._deadlines.add(run.key, time.monotonic(), may_wait=request.priority == Priority.BACKGROUND)
 
     def _cancel(self, key: str) -> None:
-        run = self._runs.get(key)
-        if run is not None:
-            cached = self._scheduler.cached_tokens(key)
-            self._counters.cached_tokens += cached
-            self._scheduler.cancel(key)
-            self._forget(key)
+        if key in self._runs:
+            run, cached = self._take_out(key)
             run.finish("cancelled", cached)
 
+    def _end_late(self) -> None:
+        for key in self._deadlines.passed(time.monotonic(), self._scheduler.has_begun):
+            begun = self._scheduler.has_begun(key)
+            run, cached = self._take_out(key)
+            if run.response_tokens:
+                run.finish("length", cached)
+                continue
+            late = TookTooLong(LATE_READING if begun else LATE_WAITING)
+            run.finish("error", cached, str(late), late)
+
+    def _take_out(self, key: str) -> tuple[Run, int]:
+        """A request that ends before its time, and its cached tokens; what was computed for it is remembered."""
+        run, cached = self._runs[key], self._scheduler.cached_tokens(key)
+        self._counters.cached_tokens += cached
+        self._scheduler.cancel(key)
+        self._forget(key)
+        return run, cached
+
     def _forget(self, key: str) -> None:
+        self._deadlines.drop(key)
         version_id = self._runs.pop(key).version_id
         if version_id is not None:
             self._adapters.release(version_id)

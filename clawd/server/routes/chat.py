@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from clawd.server.auth import identify
-from clawd.server.errors import ApiError
+from clawd.server.errors import RETRY_AFTER_S, ApiError
 from clawd.server.exchange import Exchange, accept
 from clawd.server.responses import ChatAnswer
 from clawd.server.schema import ChatRequest
@@ -18,7 +18,6 @@ from clawd.server.services import Services
 from clawd.server.wire import ChatFrame
 
 RESPONSE_PREFIX = "chatcmpl-"
-RETRY_AFTER_S = 5
 
 
 def turn_of_response(response_id: str) -> str:

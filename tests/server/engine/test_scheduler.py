@@ -85,10 +85,11 @@ class World:
         answer: int | list[int] = 3,
         version: str | None = None,
         priority: Priority = PEOPLE,
+        owner: str | None = None,
     ) -> None:
         tokens = answer if isinstance(answer, list) else [1000 + i for i in range(answer)]
         self.clients[name] = Client(prompt, version, priority, tokens)
-        self.scheduler.add(name, prompt, version, priority, read_only=not tokens)
+        self.scheduler.add(name, prompt, version, priority, read_only=not tokens, owner=owner)
 
     def cancel(self, name: str) -> None:
         if self.clients.pop(name, None):
@@ -218,6 +219,16 @@ def test_the_same_prompt_asked_three_times_at_once_is_read_once() -> None:
         world.ask(name, list(range(60)), answer=2, priority=BACKGROUND)
     world.finish()
     assert world.read() == 60 + 2 * 1 + 3 * 1  # one reading, the last token twice more, and one fed token each
+
+
+@pytest.mark.parametrize("tail", [0, 5])
+def test_eight_prompts_that_begin_alike_are_read_once_as_far_as_they_do(tail: int) -> None:
+    world = World(replace(LIMITS, max_running=8, cells=1024, sequences=16))
+    for index in range(8):
+        world.ask(f"r{index}", [*range(150), *(9000 + 100 * index + i for i in range(tail))], answer=2)
+    world.finish()
+    apart = max(tail, 1) + 1  # what differs, or the last token, and one fed token each
+    assert world.read() == 150 + (8 * apart if tail else 7 * apart + 1)
 
 
 def test_versions_take_turns_in_slices() -> None:
@@ -429,6 +440,7 @@ requests = st.tuples(
     st.integers(0, 40),
     st.sampled_from([None, None, "v1", "v2"]),
     st.sampled_from([PEOPLE, PEOPLE, BACKGROUND]),
+    st.sampled_from([None, "ann", "ann", "bob"]),
 )
 actions = st.one_of(
     requests,
@@ -464,14 +476,16 @@ def test_any_workload_ends_with_exact_accounts(limits: Limits, script: list[tupl
         elif action[0] == "forget":
             world.scheduler.forget_version(str(action[1]))
         else:
-            kind, length, answer, version, priority = action
+            kind, length, answer, version, priority, owner = action
             assert isinstance(length, int) and isinstance(answer, int) and isinstance(priority, Priority)
             assert version is None or isinstance(version, str)
+            assert owner is None or isinstance(owner, str)
             first = number * 1000 if kind == "own" else 0
             prompt = [first + i for i in range(length)] + ([number] if kind == "shared" else [])
             answer = min(answer, 170 - len(prompt))
-            world.ask(f"r{number}", prompt, answer=answer if answer else [], version=version, priority=priority)
+            world.ask(f"r{number}", prompt, answer or [], version, priority, owner)
     world.finish()
+    assert world.scheduler._closed == set()
     held = sum(len(entry.tokens) for entry in world.scheduler.cache)
     assert world.scheduler.ledger.used <= held
     assert len(world.scheduler.cache) <= limits.remembered
