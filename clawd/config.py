@@ -92,6 +92,8 @@ class ServerSettings(Section):
     """Steps that one adapter version gets before another one's turn; changing adapters costs a graph rebuild."""
     adapters_loaded: Annotated[int, Field(ge=1)] = 16
     """Adapter versions kept in memory beside the active ones; further ones are loaded when asked for."""
+    saved_states_mb: Annotated[int, Field(ge=0)] = 512
+    """Disk space for the key-value states of long conversations, which a restart then needn't read again; 0: none."""
     default_max_tokens: Annotated[int, Field(ge=1)] | None = None
     """Longest answer when a request names no limit; none: what the context still holds."""
     default_temperature: Annotated[float, Field(ge=0, le=2)] = 0.7

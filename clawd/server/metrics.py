@@ -20,12 +20,14 @@ GAUGES = {
     "cells_used": "Tokens in the key-value cache",
     "cells_total": "Tokens that the key-value cache holds",
     "versions_loaded": "Adapter versions in memory",
+    "saved_states": "Conversations whose key-value state lies on disk",
 }
 COUNTERS = {
     "prompt_tokens": "Prompt tokens that were read",
     "cached_tokens": "Prompt tokens that were remembered",
     "response_tokens": "Tokens that were sampled",
     "steps": "Decoding steps",
+    "restored_tokens": "Tokens whose key-value state was read from disk",
 }
 
 

@@ -22,6 +22,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+import numpy as np
+
 from clawd.config import Settings
 from clawd.errors import AdapterError, AdapterRejected, ContextOverflow, EngineStopped, TookTooLong
 from clawd.model.info import ModelInfo
@@ -29,7 +31,9 @@ from clawd.model.vocab import Vocabulary
 from clawd.server.engine.adapters import AdapterSet
 from clawd.server.engine.deadlines import Deadlines
 from clawd.server.engine.model import ContextShape, LoadedModel
+from clawd.server.engine.restoring import Restoring
 from clawd.server.engine.run import Run
+from clawd.server.engine.saved import SavedStates
 from clawd.server.engine.scheduler import Sampled, Scheduler, StepPlan
 from clawd.server.engine.types import AdapterVersion, EngineStats, GenerationRequest, Priority, Sink
 from clawd.server.engine.warming import Warming, choose_prefixes
@@ -71,13 +75,16 @@ class _Command:
 class Engine:
     """Loads `path` and serves it as the settings say: `start` it, `submit` requests, `stop` it, `close` it.
 
-    `use_extra_bufts` comes from the binding's probe.
+    `use_extra_bufts` comes from the binding's probe. `saved`: states on disk, which it adds to when it stops; none: it
+    remembers nothing beyond its end.
 
     Raises:
         ModelError: the file can't be served; nothing stays loaded.
     """
 
-    def __init__(self, path: Path, settings: Settings, *, use_extra_bufts: bool = True) -> None:
+    def __init__(
+        self, path: Path, settings: Settings, *, use_extra_bufts: bool = True, saved: SavedStates | None = None
+    ) -> None:
         server = settings.server
         self._model = LoadedModel.load(path, settings.model, server, use_extra_bufts=use_extra_bufts)
         self.vocabulary: Vocabulary = self._model.vocabulary
@@ -86,6 +93,7 @@ class Engine:
         self.context: int = self.shape.context  # tokens of prompt and answer together
         self._scheduler = Scheduler(self._model.limits(server))
         self._adapters = AdapterSet(self._model.handle, self._model.context_handle, server.adapters_loaded)
+        self._restoring = Restoring(saved, self._scheduler, self._model) if saved is not None else None
         self._commands: SimpleQueue[_Command] = SimpleQueue()
         self._runs: dict[str, Run] = {}
         self._deadlines = Deadlines(server.max_wait_s, server.max_request_s)
@@ -136,6 +144,8 @@ class Engine:
 
         def retire() -> None:
             self._scheduler.forget_version(version_id)
+            if self._restoring is not None:
+                self._restoring.forget_version(version_id)
             self._adapters.retire(version_id)
 
         return self._ask(retire)
@@ -174,6 +184,8 @@ class Engine:
             response_tokens=self._counters.response_tokens,
             cached_tokens=self._counters.cached_tokens,
             steps=self._counters.steps,
+            restored_tokens=self._restoring.restored_tokens if self._restoring is not None else 0,
+            saved_states=len(self._restoring) if self._restoring is not None else 0,
         )
 
     def stop(self, grace_s: float) -> None:
@@ -230,6 +242,9 @@ class Engine:
                 self._take_commands()
                 self._end_late()
                 self._step()
+            self._end_all(EngineStopped(reason))
+            if self._restoring is not None:
+                self._restoring.save()
         except Exception as error:
             logger.exception("the engine dies")
             reason = f"The engine failed ({error}); the daemon restarts it. Send the request again."
@@ -293,6 +308,8 @@ class Engine:
             return
         self._runs[run.key] = run
         request = run.request
+        if self._restoring is not None:
+            self._restoring.restore(run.version_id, np.asarray(request.prompt_ids, np.int32))
         self._scheduler.add(
             run.key,
             request.prompt_ids,
@@ -372,6 +389,10 @@ class Engine:
             self._cancel(run.key)
 
     def _die(self, error: EngineStopped) -> None:
+        self._end_all(error)
+        self._adapters.close()
+
+    def _end_all(self, error: EngineStopped) -> None:
         """Nobody is left waiting: what is in flight and what is queued ends with an error."""
         with self._gate:
             self._open = False
@@ -381,7 +402,6 @@ class Engine:
         self._runs.clear()
         while not self._commands.empty():
             self._commands.get_nowait().refuse(error)
-        self._adapters.close()
 
 
 def _fail(future: Future[Result], error: EngineStopped) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -20,6 +21,7 @@ from clawd.model.llama import complaints, llama
 from clawd.model.vocab import Vocabulary, load_model
 from clawd.server.engine.batch import Batch
 from clawd.server.engine.pages import zeros_given_back
+from clawd.server.engine.saved import State
 from clawd.server.engine.scheduler import Copy, Limits, Remove, Row
 
 KV_TYPES = {"f16": llama.GGML_TYPE_F16, "q8_0": llama.GGML_TYPE_Q8_0}
@@ -121,6 +123,25 @@ class LoadedModel:
             raise EngineStopped(f"llama.cpp failed to decode (status {status}: {'; '.join(reasons) or 'no reason'}).")
         return [(row, self._logits(index)) for row, index in samples]
 
+    def state_size(self, sequence: int) -> int:
+        """Bytes of the key-value state of a sequence."""
+        return int(llama.llama_state_seq_get_size(self._context, sequence))
+
+    def state(self, sequence: int) -> State:
+        """The key-value state of a sequence, for `fill` in this context or another like it."""
+        data = np.empty(self.state_size(sequence), np.uint8)
+        written = llama.llama_state_seq_get_data(self._context, _bytes(data), len(data), sequence)
+        return data[:written]
+
+    def fill(self, sequence: int, state: State) -> str | None:
+        """Give an empty sequence a state; None: done, else why llama.cpp refuses it: the sequence is still empty."""
+        with complaints() as reasons:
+            read = llama.llama_state_seq_set_data(self._context, _bytes(state), len(state), sequence)
+        if read == len(state):
+            return None
+        llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        return "; ".join(reasons) or "llama.cpp gives no reason"
+
     def close(self) -> None:
         self._batch.close()
         llama.llama_free(self._context)
@@ -145,6 +166,10 @@ class LoadedModel:
         can_trim = bool(llama.llama_memory_seq_rm(self._memory, 0, 1, -1))
         llama.llama_memory_clear(self._memory, False)  # clearing the data would make every page resident
         return can_trim
+
+
+def _bytes(data: State) -> Any:
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _create_context(model: int, shape: ContextShape, vocabulary: Vocabulary) -> tuple[ContextShape, int]:

@@ -181,6 +181,37 @@ class Scheduler:
         remembered = sorted((e for e in self.cache if e.version == version), key=lambda e: -e.used)
         return running + [entry.tokens for entry in remembered]
 
+    def known(self, version: str | None, tokens: Tokens) -> int:
+        """How much of `tokens` is computed already under `version`, in running or remembered sequences."""
+        return self._source(version, tokens)[1]
+
+    def adopt(self, version: str | None, tokens: Tokens) -> int | None:
+        """Remember a sequence whose cells come from elsewhere: the slot for them; none: there is no room.
+
+        Remembered ones make room, running ones don't. The caller fills the slot after it has run `take_operations`.
+        """
+        if self.cache.limit == 0 or len(tokens) > self.cells_not_running():
+            return None
+        while self.ledger.free < len(tokens) or not self._slots:
+            if not len(self.cache):
+                return None
+            self._release(self.cache.pop_oldest().slot)
+        slot = self._slots.pop()
+        self.ledger.extend(slot, len(tokens))
+        for entry in self.cache.add(slot, version, tokens, keep=1):
+            self._release(entry.slot)
+        return slot
+
+    def disown(self, slot: int) -> None:
+        """Forget what was adopted into `slot`: its cells could not be filled."""
+        self.cache.remove(next(entry for entry in self.cache if entry.slot == slot))
+        self._release(slot)
+
+    def take_operations(self) -> tuple[Remove | Copy, ...]:
+        """What the next plan would do to the cache first, to be done now."""
+        operations, self._operations = tuple(self._operations), []
+        return operations
+
     def cells_not_running(self) -> int:
         """Cells that are free or could be: all but those of running sequences."""
         return self.limits.cells - self.ledger.distinct((s.slot, self.limits.cells) for s in self._active)
@@ -229,8 +260,7 @@ class Scheduler:
         return None
 
     def _planned(self, group: str | None, rows: list[Row]) -> StepPlan:
-        operations, self._operations = tuple(self._operations), []
-        return StepPlan(operations, group, tuple(rows))
+        return StepPlan(self.take_operations(), group, tuple(rows))
 
     def complete(self, plan: StepPlan, sampled: Mapping[str, Sampled]) -> list[str]:
         """Tell the results of a plan: one `Sampled` for each row that samples.

@@ -107,3 +107,5 @@ class EngineStats:
     response_tokens: int  # sampled since start
     cached_tokens: int  # prompt tokens that needn't be read, since start
     steps: int
+    restored_tokens: int  # whose state was read from disk, since start
+    saved_states: int  # conversations whose state lies on disk

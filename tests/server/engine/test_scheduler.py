@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -123,6 +124,23 @@ class World:
             del self.clients[name]
         assert self.scheduler.ledger.used == self.accounted(), "the ledger is exact"
         return plan
+
+    def restore(self, tokens: list[int], version: str | None, *, refused: bool = False) -> int | None:
+        """Cells that come from elsewhere, as from a file; `refused`: they turn out not to be usable."""
+        slot = self.scheduler.adopt(version, np.array(tokens, np.int32))
+        if slot is None:
+            return None
+        self.cache.run(StepPlan(self.scheduler.take_operations(), None, ()))
+        assert not self.cache.sequences.get(slot), "the slot is empty"
+        if refused:
+            self.scheduler.disown(slot)
+            # Nothing was written: the operation that would drop it finds nothing.
+            self.cache.sequences[slot] = []
+        else:
+            self.cache.sequences[slot] = [Cell(i, token, version) for i, token in enumerate(tokens)]
+        assert self.cache.used() <= self.cache.limits.cells
+        assert self.scheduler.ledger.used == self.accounted(), "the ledger is exact"
+        return slot
 
     def accounted(self) -> int:
         """Cells by brute force, without what the next plan's operations will remove."""
@@ -421,6 +439,27 @@ def test_cancelled_work_is_remembered() -> None:
     assert plan is not None and plan.rows[0].start == 59
 
 
+def test_what_comes_from_elsewhere_is_found_as_if_it_had_been_read_here() -> None:
+    world = World()
+    assert world.restore(list(range(100)), "v1") is not None
+    world.ask("other", list(range(100)), answer=1)
+    world.ask("next", [*range(100), 7, 8], answer=1, version="v1")
+    world.finish()
+    assert (world.began("next"), world.began("other")) == (100, 0)
+
+
+def test_what_comes_from_elsewhere_takes_no_cells_of_who_runs() -> None:
+    world = World()
+    world.ask("done", [5000 + i for i in range(60)], answer=1)
+    world.finish()
+    world.ask("running", [9000 + i for i in range(150)], answer=50)
+    for _ in range(4):
+        world.step()
+    assert world.restore(list(range(110)), None) is None
+    assert world.restore(list(range(90)), None) is not None, "what is remembered makes room"
+    world.finish()
+
+
 def test_memory_that_cannot_be_trimmed_is_continued_whole_or_read_again() -> None:
     world = World(replace(LIMITS, can_trim=False))
     world.ask("turn1", list(range(40)), answer=[7, 8])
@@ -447,6 +486,7 @@ actions = st.one_of(
     st.tuples(st.just("step"), st.integers(1, 30)),
     st.tuples(st.just("cancel"), st.integers(0, 50)),
     st.tuples(st.just("forget"), st.sampled_from(["v1", "v2"])),
+    st.tuples(st.just("restore"), st.integers(1, 150), st.sampled_from([None, "v1"]), st.booleans()),
 )
 shapes = st.builds(
     Limits,
@@ -475,6 +515,10 @@ def test_any_workload_ends_with_exact_accounts(limits: Limits, script: list[tupl
             world.cancel(f"r{action[1]}")
         elif action[0] == "forget":
             world.scheduler.forget_version(str(action[1]))
+        elif action[0] == "restore":
+            length, version, refused = action[1:]
+            assert isinstance(length, int) and (version is None or isinstance(version, str))
+            world.restore(list(range(length)), version, refused=bool(refused))
         else:
             kind, length, answer, version, priority, owner = action
             assert isinstance(length, int) and isinstance(answer, int) and isinstance(priority, Priority)
