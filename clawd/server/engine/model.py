@@ -26,6 +26,8 @@ from clawd.server.engine.scheduler import Copy, Limits, Remove, Row
 
 KV_TYPES = {"f16": llama.GGML_TYPE_F16, "q8_0": llama.GGML_TYPE_Q8_0}
 MAX_SEQUENCES = 256  # llama.cpp's own bound
+CHUNK_ON_CPU = 64
+CHUNK_ON_GPU = 512
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,11 @@ class ContextShape:
 class LoadedModel:
     """Weights and context. `close` frees both; use it as long as no engine thread runs on it."""
 
-    def __init__(self, path: Path, shape: ContextShape, *, gpu_layers: int, use_extra_bufts: bool) -> None:
+    def __init__(
+        self, path: Path, shape: ContextShape, *, prompt_chunk: int, gpu_layers: int, use_extra_bufts: bool
+    ) -> None:
         self.path = path
+        self.prompt_chunk = prompt_chunk
         self._model = load_model(path, use_extra_bufts=use_extra_bufts, gpu_layers=gpu_layers)
         try:
             self.vocabulary = Vocabulary(self._model, path)
@@ -71,12 +76,18 @@ class LoadedModel:
             context=settings.context or 0,
             cells=settings.kv_cells or 0,
             sequences=min(server.max_running + server.remembered, MAX_SEQUENCES),
-            rows=max(server.prompt_chunk, server.prompt_chunk_shared) + server.max_running,
+            rows=max(prompt_chunk(settings, server), server.prompt_chunk_shared) + server.max_running,
             outputs=server.max_running,
             kv_type=settings.kv_type,
             threads=settings.threads or psutil.cpu_count(logical=False) or 1,
         )
-        return cls(path, shape, gpu_layers=settings.gpu_layers, use_extra_bufts=use_extra_bufts)
+        return cls(
+            path,
+            shape,
+            prompt_chunk=prompt_chunk(settings, server),
+            gpu_layers=settings.gpu_layers,
+            use_extra_bufts=use_extra_bufts,
+        )
 
     @property
     def handle(self) -> int:
@@ -95,7 +106,7 @@ class LoadedModel:
             sequences=self.shape.sequences,
             max_running=server.max_running,
             remembered=min(server.remembered, self.shape.sequences - server.max_running),
-            prompt_chunk=server.prompt_chunk,
+            prompt_chunk=self.prompt_chunk,
             prompt_chunk_shared=server.prompt_chunk_shared,
             adapter_slice=server.adapter_slice,
             can_trim=self.can_trim,
@@ -166,6 +177,12 @@ class LoadedModel:
         can_trim = bool(llama.llama_memory_seq_rm(self._memory, 0, 1, -1))
         llama.llama_memory_clear(self._memory, False)  # clearing the data would make every page resident
         return can_trim
+
+
+def prompt_chunk(settings: ModelSettings, server: ServerSettings) -> int:
+    """Prompt tokens per step as set, or as suits what computes."""
+    on_gpu = settings.gpu_layers != 0 and bool(llama.llama_supports_gpu_offload())
+    return server.prompt_chunk or (CHUNK_ON_GPU if on_gpu else CHUNK_ON_CPU)
 
 
 def _bytes(data: State) -> Any:
