@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI
@@ -93,20 +94,24 @@ def of_exception(error: BaseException) -> tuple[int, dict[str, Any]]:
     return 500, body(500, "clawd failed on this request; its log says why.", "internal_error")
 
 
-def of_failure(finished: Finished) -> tuple[int, dict[str, Any]]:
-    """Status and body for a request that ended with an error after it was accepted."""
-    if finished.cause is None:
-        return 500, body(500, ENGINE_FAILED, "engine_failed")
-    return of_exception(finished.cause)
+@dataclass(frozen=True)
+class Failure:
+    """What the client is told of a request that ended with an error after it was accepted."""
+
+    status: int
+    message: str
+    code: str
+    headers: dict[str, str] | None = None
+
+    @classmethod
+    def of(cls, finished: Finished) -> Failure:
+        if finished.cause is None:
+            return cls(500, ENGINE_FAILED, "engine_failed")
+        status, told = of_exception(finished.cause)
+        return cls(status, told["error"]["message"], told["error"]["code"], retry_headers(finished.cause))
 
 
-def failure(finished: Finished) -> JSONResponse:
-    """The same as a response."""
-    status, content = of_failure(finished)
-    return JSONResponse(content, status, headers=retry_headers(finished.cause))
-
-
-def retry_headers(error: BaseException | None) -> dict[str, str] | None:
+def retry_headers(error: BaseException) -> dict[str, str] | None:
     """When to come back; None: trying again won't help, or nobody can say when."""
     if isinstance(error, TookTooLong):
         return {"Retry-After": str(RETRY_AFTER_S)}
