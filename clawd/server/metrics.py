@@ -27,6 +27,7 @@ COUNTERS = {
     "cached_tokens": "Prompt tokens that were remembered",
     "response_tokens": "Tokens that were sampled",
     "steps": "Decoding steps",
+    "broken_off": "Steps for background requests that were given up when a person came",
     "restored_tokens": "Tokens whose key-value state was read from disk",
 }
 

@@ -64,6 +64,7 @@ class _Counters:
     response_tokens: int = 0
     cached_tokens: int = 0
     steps: int = 0
+    broken_off: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,8 @@ class Engine:
         request = replace(request, max_new_tokens=min(request.max_new_tokens, room))
         run = Run(self._new_key(request.id), request, sink)
         self._send(_Command(partial(self._admit, run), run.refuse))
+        if request.priority == Priority.INTERACTIVE:
+            self._model.interruption.now()
         return Handle(request, partial(self._call, partial(self._cancel, run.key)))
 
     def load(self, version: AdapterVersion) -> Future[None]:
@@ -184,6 +187,7 @@ class Engine:
             response_tokens=self._counters.response_tokens,
             cached_tokens=self._counters.cached_tokens,
             steps=self._counters.steps,
+            broken_off=self._counters.broken_off,
             restored_tokens=self._restoring.restored_tokens if self._restoring is not None else 0,
             saved_states=len(self._restoring) if self._restoring is not None else 0,
         )
@@ -275,8 +279,13 @@ class Engine:
             return
         self._adapters.use(plan.version)
         self._model.apply(plan.operations)
+        decoded = self._model.try_decode(plan.rows, interruptible=not plan.for_people)
+        if decoded is None:
+            self._scheduler.abandon(plan)
+            self._counters.broken_off += 1
+            return
         sampled: dict[str, Sampled] = {}
-        for row, logits in self._model.decode(plan.rows):
+        for row, logits in decoded:
             cached = self._scheduler.cached_tokens(row.request)
             sampled[row.request] = Sampled(*self._runs[row.request].sample(logits, self.vocabulary, cached))
         self._count(plan, len(sampled))

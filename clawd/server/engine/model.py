@@ -7,6 +7,7 @@ file, so that processes which serve the same file share them.
 from __future__ import annotations
 
 import ctypes
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,16 @@ from clawd.errors import EngineStopped, ModelError
 from clawd.model.llama import complaints, llama
 from clawd.model.vocab import Vocabulary, load_model
 from clawd.server.engine.batch import Batch
+from clawd.server.engine.interrupting import Interruption
 from clawd.server.engine.pages import zeros_given_back
 from clawd.server.engine.saved import State
 from clawd.server.engine.scheduler import Copy, Limits, Remove, Row
 
+logger = logging.getLogger(__name__)
+
 KV_TYPES = {"f16": llama.GGML_TYPE_F16, "q8_0": llama.GGML_TYPE_Q8_0}
 MAX_SEQUENCES = 256  # llama.cpp's own bound
+BROKEN_OFF = 2  # llama_decode's status
 CHUNK_ON_CPU = 64
 CHUNK_ON_GPU = 512
 
@@ -59,8 +64,10 @@ class LoadedModel:
             llama.llama_model_free(self._model)
             raise
         self._memory = llama.llama_get_memory(self._context)
+        self.interruption = Interruption(self._context)
         self._batch = Batch(self.shape.rows)
         self._logit_rows: dict[int, NDArray[np.float32]] = {}  # views by address: making one costs more than a look-up
+        self.can_trim = False
         self.can_trim = self._probe_trimming()
 
     @classmethod
@@ -127,9 +134,20 @@ class LoadedModel:
         Raises:
             EngineStopped: llama.cpp failed; the state of the cells is unknown.
         """
+        logits = self.try_decode(rows, interruptible=False)
+        assert logits is not None
+        return logits
+
+    def try_decode(self, rows: tuple[Row, ...], *, interruptible: bool) -> list[tuple[Row, NDArray[np.float32]]] | None:
+        """As `decode`. None: `interruption` broke it off, and the cells are as before it."""
         samples = self._batch.fill(rows)
-        with complaints() as reasons:
+        # Dropping the end of a sequence is how llama.cpp takes a step back.
+        with complaints(quiet=True) as reasons, self.interruption.armed(interruptible and self.can_trim):
             status = llama.llama_decode(self._context, self._batch.native)
+        if status == BROKEN_OFF:
+            return None
+        for reason in reasons:
+            logger.warning("%s", reason)
         if status != 0:
             raise EngineStopped(f"llama.cpp failed to decode (status {status}: {'; '.join(reasons) or 'no reason'}).")
         return [(row, self._logits(index)) for row, index in samples]

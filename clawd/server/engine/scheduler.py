@@ -73,6 +73,7 @@ class StepPlan:
     operations: tuple[Remove | Copy, ...]  # in this order, before the rows
     version: str | None
     rows: tuple[Row, ...]
+    for_people: bool = True  # false: it may be broken off when a person asks
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class _Sequence:
 
 
 class Scheduler:
-    """See the module. The caller runs each plan to its end and calls `complete` before it asks for the next."""
+    """See the module. The caller runs each plan and calls `complete`, or `abandon`, before it asks for the next."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -244,7 +245,7 @@ class Scheduler:
             if rows:
                 self._take_turn(group, rows)
                 self._people_steps += urgent == Priority.INTERACTIVE
-                return self._planned(group, rows)
+                return self._planned(group, rows, urgent)
         return None
 
     def _warming_plan(self) -> StepPlan | None:
@@ -256,11 +257,16 @@ class Scheduler:
         for group in dict.fromkeys(s.version for s in [*active, *startable]):
             rows = self._rows(group, active, startable, WARMING_CHUNK)
             if rows:
-                return self._planned(group, rows)
+                return self._planned(group, rows, Priority.INTERACTIVE)
         return None
 
-    def _planned(self, group: str | None, rows: list[Row]) -> StepPlan:
-        return StepPlan(self.take_operations(), group, tuple(rows))
+    def _planned(self, group: str | None, rows: list[Row], urgent: Priority) -> StepPlan:
+        return StepPlan(self.take_operations(), group, tuple(rows), urgent == Priority.INTERACTIVE)
+
+    def abandon(self, plan: StepPlan) -> None:
+        """The operations of a plan were carried out and none of its rows: they are planned again."""
+        for row in plan.rows:
+            self.ledger.truncate(row.sequence, row.start)
 
     def complete(self, plan: StepPlan, sampled: Mapping[str, Sampled]) -> list[str]:
         """Tell the results of a plan: one `Sampled` for each row that samples.
@@ -497,6 +503,9 @@ class Scheduler:
         self._remember(sequence, keep)
 
     def _remember(self, sequence: _Sequence, keep: int) -> None:
+        if sequence.length == 0:  # its first step was given up
+            self._release(sequence.slot)
+            return
         tokens = sequence.tokens.array[: sequence.length].copy()
         for entry in self.cache.add(sequence.slot, sequence.version, tokens, keep=keep):
             self._release(entry.slot)

@@ -107,5 +107,6 @@ class EngineStats:
     response_tokens: int  # sampled since start
     cached_tokens: int  # prompt tokens that needn't be read, since start
     steps: int
+    broken_off: int  # steps for background requests that were given up when a person came
     restored_tokens: int  # whose state was read from disk, since start
     saved_states: int  # conversations whose state lies on disk

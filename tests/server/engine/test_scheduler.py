@@ -96,11 +96,25 @@ class World:
         if self.clients.pop(name, None):
             assert self.scheduler.cancel(name)
 
-    def step(self) -> StepPlan | None:
+    def break_off(self) -> StepPlan | None:
+        """A step whose rows are not computed, as when a person comes; only those of the background are."""
         plan = self.scheduler.plan()
+        if plan is None or plan.for_people:
+            return self.run(plan)
+        self.cache.run(StepPlan(plan.operations, None, ()))
+        self.scheduler.abandon(plan)
+        assert self.scheduler.ledger.used == self.accounted(), "the ledger is exact"
+        return plan
+
+    def step(self) -> StepPlan | None:
+        return self.run(self.scheduler.plan())
+
+    def run(self, plan: StepPlan | None) -> StepPlan | None:
         if plan is None:
             assert not self.clients, "requests are left and nothing is planned"
             return None
+        people = any(client.priority == PEOPLE for client in self.clients.values())
+        assert plan.for_people == people, "a step is broken off only if nobody waits for it"
         self.cache.run(plan)
         self.plans.append(plan)
         sampled: dict[str, Sampled] = {}
@@ -439,6 +453,27 @@ def test_cancelled_work_is_remembered() -> None:
     assert plan is not None and plan.rows[0].start == 59
 
 
+def test_a_step_that_was_broken_off_is_done_again_after_the_person() -> None:
+    world = World()
+    world.ask("judge", list(range(40)), answer=3, priority=BACKGROUND)
+    world.step()
+    assert world.break_off() is not None
+    world.ask("person", [1, 2], answer=2)
+    world.finish()
+    order = list(dict.fromkeys(row.request for plan in world.plans[1:] for row in plan.rows))
+    assert order == ["person", "judge"]
+    assert world.read() == (40 + 2) + (2 + 1), "nothing is lost but the step"
+
+
+def test_a_request_whose_first_step_was_broken_off_can_be_cancelled() -> None:
+    world = World()
+    world.ask("judge", list(range(40)), answer=3, priority=BACKGROUND)
+    world.break_off()
+    world.cancel("judge")
+    assert world.step() is None
+    assert len(world.scheduler.cache) == 0
+
+
 def test_what_comes_from_elsewhere_is_found_as_if_it_had_been_read_here() -> None:
     world = World()
     assert world.restore(list(range(100)), "v1") is not None
@@ -485,6 +520,7 @@ actions = st.one_of(
     requests,
     st.tuples(st.just("step"), st.integers(1, 30)),
     st.tuples(st.just("cancel"), st.integers(0, 50)),
+    st.tuples(st.just("break off")),
     st.tuples(st.just("forget"), st.sampled_from(["v1", "v2"])),
     st.tuples(st.just("restore"), st.integers(1, 150), st.sampled_from([None, "v1"]), st.booleans()),
 )
@@ -511,6 +547,8 @@ def test_any_workload_ends_with_exact_accounts(limits: Limits, script: list[tupl
         if action[0] == "step":
             for _ in range(int(str(action[1]))):
                 world.step()
+        elif action[0] == "break off":
+            world.break_off()
         elif action[0] == "cancel":
             world.cancel(f"r{action[1]}")
         elif action[0] == "forget":
