@@ -22,8 +22,9 @@ def served(home: Path, **server: object) -> object:
 
 @contextmanager
 def talking(live: Live, key: str = "none") -> Iterator[httpx.Response]:
-    """A stream that goes on until the block ends."""
-    body = {"model": "clawd", "messages": [{"role": "user", "content": "Count to a thousand."}], "stream": True}
+    """A stream that goes on until the block ends: at this temperature no end token is likely."""
+    body = {"model": "clawd", "messages": [{"role": "user", "content": "Talk."}], "stream": True}
+    body |= {"temperature": 2, "top_p": 1}
     headers = {"Authorization": f"Bearer {key}"}
     with live.http.stream("POST", "/v1/chat/completions", json={**body, "seed": 1}, headers=headers) as response:
         assert response.status_code == 200
