@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from clawd import __version__
 from clawd.server import documents, errors
 from clawd.server.access import AccessGuard
-from clawd.server.routes import admin, chat, completions, health, metrics, models
+from clawd.server.routes import admin, chat, completions, health, messages, metrics, models, responses
 from clawd.server.services import Services
 
 ROUTERS = (
@@ -16,6 +16,8 @@ ROUTERS = (
     metrics.make_router,
     chat.make_router,
     completions.make_router,
+    messages.make_router,
+    responses.make_router,
     admin.make_router,
 )
 

@@ -191,10 +191,20 @@ BUSY: Responses = {
 }
 
 
-def answer(model: type[BaseModel]) -> Responses:
+UNNAMED_EVENTS = "`data: {…}` lines, the last of them `data: [DONE]`"
+NAMED_EVENTS = "`event: …` and `data: {…}` lines; the event's name is its `type`"
+
+
+def answer(model: type[BaseModel], events: str = UNNAMED_EVENTS) -> Responses:
     """Of a route that answers whole or as a stream."""
-    stream = {"schema": {"type": "string", "description": "`data: {…}` lines, the last of them `data: [DONE]`"}}
+    stream = {"schema": {"type": "string", "description": events}}
     return {200: {"model": model, "content": {"text/event-stream": stream}}, **BUSY}
+
+
+def with_errors(model: type[BaseModel], answers: Responses) -> Responses:
+    """Of a route whose API has errors of another shape."""
+    worded = {status: {**told, "model": model} for status, told in {**ERRORS, **answers}.items() if status != 200}
+    return {**worded, 200: answers[200]}
 
 
 def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -226,8 +236,11 @@ def install(app: FastAPI) -> None:
         components = page.setdefault("components", {})
         for name in ("HTTPValidationError", "ValidationError"):
             components.get("schemas", {}).pop(name, None)
-        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        page["security"] = [{}, {"key": []}]  # on loopback a key is needed only once a user has one
+        components["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer"},
+            "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+        }
+        page["security"] = [{}, {"key": []}, {"x-api-key": []}]  # on loopback a key is needed only once a user has one
         return page
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -81,8 +81,9 @@ def test_every_route_answers_as_the_page_says(served: Live, mode: GenerationMode
         for operation in operations
         if mode == GenerationMode.POSITIVE or operation.body
     }
-    assert {"POST /v1/chat/completions", "POST /v1/completions", "POST /clawd/v1/feedback"} <= set(seen)
+    routes = ("chat/completions", "completions", "messages", "messages/count_tokens", "responses")
+    assert {*(f"POST /v1/{route}" for route in routes), "POST /clawd/v1/feedback"} <= set(seen)
     if mode == GenerationMode.POSITIVE:
-        assert all(seen[f"POST /v1/{route}"][200] for route in ("chat/completions", "completions")), seen
+        assert all(seen[f"POST /v1/{route}"][200] for route in routes), seen
     assert served.services.engine.alive and served.settled()
     assert served.store.verify() == []

@@ -1,4 +1,4 @@
-"""While a long prompt is read, the client hears of it: headers at once, then a comment now and again. Case E3."""
+"""While a long prompt is read, the client hears of it: headers at once, then a sign of life now and again. Case E3."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import httpx
 import pytest
 
 from clawd.server.answers import COMMENT_EVERY_S
+from clawd.server.anthropic.writer import MessageWriter
 from clawd.server.engine.engine import Engine, Handle
 from clawd.server.engine.types import GenerationRequest, Sink
 from clawd.server.sse import COMMENT
 from tests.server.live import Live, live_server
 
 LONGEST_SILENCE_S = 10
+INPUT = {"input": "hi"}
 
 
 class HeldEngine:
@@ -51,14 +53,15 @@ def held(tmp_path: Path) -> Iterator[tuple[Live, HeldEngine]]:
 def test_a_stream_shows_life_before_its_first_token(held: tuple[Live, HeldEngine]) -> None:
     live, engine = held
     assert COMMENT_EVERY_S <= LONGEST_SILENCE_S
-    bodies = {
-        "chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
-        "completions": {"prompt": "hi"},
-    }
+    messages = {"messages": [{"role": "user", "content": "hi"}]}
+    bodies = {"chat/completions": messages, "completions": {"prompt": "hi"}, "messages": messages, "responses": INPUT}
+    first = {"messages": b"event: message_start\n", "responses": b"event: response.created\n"}
+    signs = {"messages": MessageWriter.sign_of_life}
+    last = {"messages": b"event: message_stop\n", "responses": b"event: response.incomplete\n"}
     heard: dict[str, list[bytes]] = {}
 
     def listen(route: str) -> None:
-        body = {"model": "clawd", "stream": True, "max_tokens": 3, **bodies[route]}
+        body = {"model": "clawd", "stream": True, "max_tokens": 3, "max_output_tokens": 3, **bodies[route]}
         with httpx.stream("POST", f"{live.url}/v1/{route}", json=body, timeout=60) as reply:
             parts = heard[route] = [f"{reply.status_code}".encode()]
             parts += reply.iter_raw()
@@ -66,14 +69,18 @@ def test_a_stream_shows_life_before_its_first_token(held: tuple[Live, HeldEngine
     threads = [threading.Thread(target=listen, args=(route,)) for route in bodies]
     for thread in threads:
         thread.start()
-    while not (len(heard) == len(bodies) and all(COMMENT in b"".join(parts) for parts in heard.values())):
+    while not (
+        len(heard) == len(bodies)
+        and all(signs.get(route, COMMENT) in b"".join(parts) for route, parts in heard.items())
+    ):
         assert any(thread.is_alive() for thread in threads)
         threads[0].join(0.05)
     engine.go()
     for thread in threads:
         thread.join()
-    for parts in heard.values():
+    for route, parts in heard.items():
         status, text = parts[0], b"".join(parts[1:])
         assert status == b"200"
-        before, after = text.split(COMMENT, 1)
-        assert before.startswith(b"data: {") and b"finish_reason" in after and after.endswith(b"data: [DONE]\n\n")
+        before, after = text.split(signs.get(route, COMMENT), 1)
+        assert before.startswith(first.get(route, b"data: {"))
+        assert last.get(route, b"data: [DONE]\n") in after
