@@ -94,6 +94,10 @@ class EngineStopped(ClawdError):
     """The engine has ended or failed; the daemon restarts it. Send the request again."""
 
 
+class TookTooLong(ClawdError):
+    """A request had no answer within its time limit (`server.max_wait_s`, `server.max_request_s`). Send it again."""
+
+
 class StoreError(ClawdError):
     """The database refuses: damaged, of a newer clawd, or an operation that its states forbid."""
 

@@ -176,6 +176,7 @@ def _accept_one(
         stop=asked.stops(),
         shown_tokens=services.replies.shown_tokens(None),
         priority=priority_of(headers),
+        owner=user.id,
     )
     generations = record(services.store, new, generation, asked.n or 1)
     return [Accepted(each.id, placement, target, [], each, PlainText, len(generations)) for each in generations]

@@ -22,11 +22,16 @@ from clawd.errors import (
     NotAllowed,
     StoreError,
     TemplateError,
+    TookTooLong,
     UnknownName,
 )
 from clawd.server.anthropic.errors import error_body
+from clawd.server.engine.types import Finished
 
 log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5
+ENGINE_FAILED = "The engine failed on this request; its log says why. Send it again."
 
 
 class ApiError(ClawdError):
@@ -56,6 +61,7 @@ STATUSES: dict[type[ClawdError], tuple[int, str]] = {
     UnknownName: (404, "not_found"),
     AdapterError: (409, "adapter_unusable"),
     EngineStopped: (503, "engine_stopped"),
+    TookTooLong: (503, "took_too_long"),
     StoreError: (503, "store_unavailable"),
 }
 
@@ -85,8 +91,12 @@ class Fault:
     message: str
     code: str | None = None
     param: str | None = None
-    retry_after_s: int | None = None
+    retry_after_s: int | None = None  # none: trying again won't help, or nobody can say when
     cause: BaseException | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else {}
 
 
 def respond(path: str, fault: Fault, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -95,8 +105,7 @@ def respond(path: str, fault: Fault, headers: Mapping[str, str] | None = None) -
         content = error_body(fault.status, fault.message, fault.cause)
     else:
         content = body(fault.status, fault.message, fault.code, fault.param)
-    retry = {"Retry-After": str(fault.retry_after_s)} if fault.retry_after_s else {}
-    return JSONResponse(content, fault.status, headers={**(headers or {}), **retry})
+    return JSONResponse(content, fault.status, headers={**(headers or {}), **fault.headers})
 
 
 def body(status: int, message: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
@@ -109,9 +118,17 @@ def of_exception(error: BaseException) -> Fault:
         return Fault(error.status, str(error), error.code, error.param, error.retry_after_s)
     for kind, (status, code) in STATUSES.items():
         if isinstance(error, kind):
-            return Fault(status, str(error), code, cause=error)
+            retry_after_s = RETRY_AFTER_S if isinstance(error, TookTooLong) else None
+            return Fault(status, str(error), code, retry_after_s=retry_after_s, cause=error)
     log.error("unexpected error while answering", exc_info=error)
     return Fault(500, "clawd failed on this request; its log says why.", "internal_error")
+
+
+def of_finished(finished: Finished) -> Fault:
+    """What the client is told of a request that ended with an error after it was accepted."""
+    if finished.cause is None:
+        return Fault(500, ENGINE_FAILED, "engine_failed")
+    return of_exception(finished.cause)
 
 
 def install(app: FastAPI) -> None:

@@ -105,6 +105,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         stop=chat.stops(),
         shown_tokens=services.replies.shown_tokens(tools),
         priority=priority_of(headers),
+        owner=user.id,
     )
     parallel = chat.parallel_tool_calls is not False
     new_parser = partial(services.replies.parser, tools, prompt, parallel=parallel)
@@ -169,6 +170,7 @@ class Exchange:
     def start(self) -> None:
         """Hand the request to the engine. If that refuses, the turn is stored as failed and the error goes on."""
         self._services.in_flight += 1
+        self._services.in_flight_of[self.accepted.generation.owner] += 1
         try:
             self._handle = self._services.engine.submit(self.accepted.generation, self._on_engine_thread)
         except BaseException as error:
@@ -203,6 +205,7 @@ class Exchange:
             # The person gets the answer all the same; that it couldn't be kept is shouted.
             log.exception("turn %s could not be stored", self.accepted.turn_id)
         self._services.in_flight -= 1
+        self._services.in_flight_of[self.accepted.generation.owner] -= 1
         first_token_s = self._first_token_at - self._accepted_at if self._first_token_at else None
         self._services.metrics.answered(finished.reason, first_token_s, time.time() - self._accepted_at)
         self._tell(finished)

@@ -20,12 +20,15 @@ GAUGES = {
     "cells_used": "Tokens in the key-value cache",
     "cells_total": "Tokens that the key-value cache holds",
     "versions_loaded": "Adapter versions in memory",
+    "saved_states": "Conversations whose key-value state lies on disk",
 }
 COUNTERS = {
     "prompt_tokens": "Prompt tokens that were read",
     "cached_tokens": "Prompt tokens that were remembered",
     "response_tokens": "Tokens that were sampled",
     "steps": "Decoding steps",
+    "broken_off": "Steps for background requests that were given up when a person came",
+    "restored_tokens": "Tokens whose key-value state was read from disk",
 }
 
 

@@ -26,6 +26,7 @@ from clawd.model.replies.families import ReplyFormat
 from clawd.paths import DataFolder
 from clawd.server.app import create_app
 from clawd.server.engine.engine import Engine
+from clawd.server.engine.restoring import saved_states
 from clawd.server.metrics import Metrics
 from clawd.server.services import Services
 from clawd.server.versions import Swapper, Versions
@@ -48,7 +49,8 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
     digest = fingerprint(model, folder.cache)
     with Store(folder.database) as store:
         store.turns.discard_interrupted()
-        engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts)
+        saved = saved_states(folder.states, digest, settings)
+        engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts, saved=saved)
         engine.start()
         try:
             versions = Versions(store, names.base_name(settings.model, model), digest)

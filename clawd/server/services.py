@@ -38,6 +38,7 @@ class Services:
     binding_note: str | None = None  # none: llama.cpp's binding works as it should
     owner_key: str | None = None  # none: started without a daemon
     in_flight: int = 0  # requests that were accepted and have not ended
+    in_flight_of: Counter[str | None] = field(default_factory=Counter)  # the same by user
     started_at: float = field(default_factory=time.time)
     unknown_fields: Counter[str] = field(default_factory=Counter)  # that clients sent and nobody read
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)

@@ -7,10 +7,11 @@ from typing import Any
 
 from clawd.model.replies.deltas import Delta
 from clawd.model.replies.parser import Parser
-from clawd.server.answers import ENGINE_FAILED, Answered, Writer
+from clawd.server.answers import Answered, Writer
 from clawd.server.anthropic.blocks import Blocks, Event
 from clawd.server.anthropic.errors import error_body
 from clawd.server.engine.types import Finished, Token
+from clawd.server.errors import Fault
 from clawd.server.sse import sse
 
 QUIET_TOKENS = 8
@@ -68,11 +69,11 @@ class MessageWriter(Writer):
         message = self._message(self._blocks.content, _usage(answer.finished))
         return {**message, **self._end(answer.finished)}
 
-    def failure(self) -> dict[str, Any]:
-        return error_body(500, ENGINE_FAILED)
+    def failure(self, fault: Fault) -> dict[str, Any]:
+        return error_body(fault.status, fault.message, fault.cause)
 
-    def failed(self) -> Iterable[bytes]:
-        yield from _told([self.failure()])
+    def failed(self, fault: Fault) -> Iterable[bytes]:
+        yield from _told([self.failure(fault)])
 
     def _message(self, content: list[dict[str, Any]], usage: dict[str, int]) -> dict[str, Any]:
         return {

@@ -8,6 +8,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Literal
 
+from clawd.errors import ClawdError
+
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 
@@ -50,6 +52,7 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     shown_tokens: frozenset[int] = frozenset()  # control tokens whose text is part of the answer; others are hidden
     priority: Priority = Priority.INTERACTIVE
+    owner: str | None = None  # with whom others take turns; none: nobody in particular
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class Finished:
     reason: FinishReason
     text: str = ""  # held-back text that turned out to belong to the answer
     error: str | None = None  # with reason "error": what happened, for a person
+    cause: ClawdError | None = None  # with reason "error": what the client is told; none: the engine failed
     prompt_tokens: int = 0
     cached_tokens: int = 0  # of the prompt, taken from a remembered conversation
     response_tokens: int = 0
@@ -104,3 +108,6 @@ class EngineStats:
     response_tokens: int  # sampled since start
     cached_tokens: int  # prompt tokens that needn't be read, since start
     steps: int
+    broken_off: int  # steps for background requests that were given up when a person came
+    restored_tokens: int  # whose state was read from disk, since start
+    saved_states: int  # conversations whose state lies on disk

@@ -8,8 +8,9 @@ from typing import Any
 
 from clawd.model.replies.deltas import Delta, Reasoning
 from clawd.model.replies.parser import Parser
-from clawd.server.answers import ENGINE_FAILED, Answered, Writer
+from clawd.server.answers import Answered, Writer
 from clawd.server.engine.types import Finished, SamplingParams, Token
+from clawd.server.errors import Fault
 from clawd.server.openai_responses.items import Event, Items
 from clawd.server.openai_responses.schema import ResponsesRequest
 from clawd.server.sse import sse
@@ -54,8 +55,8 @@ class ResponseWriter(Writer):
         self._items.end(_status(answer.finished))
         return self._ended(answer.finished)
 
-    def failed(self) -> Iterable[bytes]:
-        error = {"code": "server_error", "message": ENGINE_FAILED}
+    def failed(self, fault: Fault) -> Iterable[bytes]:
+        error = {"code": "server_error", "message": fault.message}
         yield from self._told([{"type": "response.failed", "response": self._response("failed", error=error)}])
 
     def _take(self, deltas: list[Delta]) -> list[Event]:

@@ -55,6 +55,18 @@ def test_a_repeated_prompt_is_remembered_and_answered_alike(engine: Engine) -> N
     assert second.ids == first.ids
 
 
+def test_eight_equal_prompts_at_once_are_read_once_and_answered_each_by_its_seed(tiny_model: Path) -> None:
+    prompt = long_prompt(2, 300)
+    with running(tiny_model) as engine:
+        together = [ask(engine, prompt, 20, sampling=SamplingParams(seed=seed, temperature=1.2)) for seed in range(8)]
+        for answer in together:
+            answer.wait()
+        assert engine.stats().prompt_tokens == 300 + 7, "the last token is read for each"
+        alone = [ids(engine, prompt, 20, sampling=SamplingParams(seed=seed, temperature=1.2)) for seed in range(8)]
+    assert [answer.ids for answer in together] == alone
+    assert len({tuple(answer) for answer in alone}) == 8
+
+
 def test_the_same_seed_gives_the_same_answer(engine: Engine) -> None:
     sampling = SamplingParams(seed=11, temperature=1.2, top_p=0.9)
     assert ids(engine, PROMPT, 30, sampling=sampling) == ids(engine, PROMPT, 30, sampling=sampling)
