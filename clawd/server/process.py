@@ -25,9 +25,11 @@ from clawd.model.prompt import PromptRenderer
 from clawd.model.replies.families import ReplyFormat
 from clawd.paths import DataFolder
 from clawd.server.app import create_app
+from clawd.server.engine.constraint import Compiler
 from clawd.server.engine.engine import Engine
 from clawd.server.metrics import Metrics
 from clawd.server.services import Services
+from clawd.server.structure import Structure
 from clawd.server.versions import Swapper, Versions
 from clawd.store import Store
 
@@ -51,6 +53,7 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
         engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts)
         engine.start()
         try:
+            replies = ReplyFormat.of(engine.vocabulary, settings.model.reply_format)
             versions = Versions(store, names.base_name(settings.model, model), digest)
             services = Services(
                 settings=settings,
@@ -59,7 +62,8 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 engine=engine,
                 vocabulary=engine.vocabulary,
                 renderer=PromptRenderer.of(engine.vocabulary),
-                replies=ReplyFormat.of(engine.vocabulary, settings.model.reply_format),
+                replies=replies,
+                structure=Structure(replies, Compiler(engine.vocabulary, replies.tags)),
                 versions=versions,
                 metrics=Metrics(engine, store),
                 model_path=model,
