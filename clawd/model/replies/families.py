@@ -112,7 +112,8 @@ class ReplyFormat:
         thinking = [_head(tag) for pair in self._family.thinking for tag in pair]
         self._shown = self._control_tokens([*thinking, *self._family.always])
         self._shown_with_calls = self._shown | self._control_tokens(self._family.marks)
-        self.tags = self._single_tokens([*thinking, *self._family.always, *self._family.marks])
+        singles = self._single_tokens([*thinking, *self._family.always, *self._family.marks])
+        self.tags = {mark: token for mark, token in singles.items() if not vocabulary.is_end(token)}
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, name: str | None) -> ReplyFormat:
