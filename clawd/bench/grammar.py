@@ -28,6 +28,7 @@ from clawd.model.replies.forms import Json
 from clawd.model.vocab import Vocabulary, load_model
 from clawd.server.engine.constraint import Compiler, GrammarMatcher
 
+PATIENCE_S = 20  # for one schema
 GOAL_MASK_MS = 1.0
 """A tenth of what a token of a small model costs on a CPU."""
 
@@ -45,12 +46,13 @@ def run(model: Path | None = None, *, quick: bool = False, command: str = "clawd
     """Measure with the vocabulary of `model`, by default the embedded one. `quick`: every third schema."""
     path = model or embedded_model_path()
     cases = CASES[::3] if quick else CASES
+    results = {name: _Results(name, path, cases) for name in BACKENDS}
     rows: list[dict[str, Any]] = []
-    results = {name: _apart(_measure, name, path, cases) for name in BACKENDS}
     for place, case in enumerate(cases):
-        rows.append({"schema": case.name, **{name: results[name]["verdicts"][place] for name in BACKENDS}})
-    rows += [_summary(name, results[name]) for name in BACKENDS]
-    ours = _summary("llguidance", results["llguidance"])
+        rows.append({"schema": case.name, **{name: results[name].verdicts[place] for name in BACKENDS}})
+    summaries = {name: result.summary(name) for name, result in results.items()}
+    rows += summaries.values()
+    ours = summaries["llguidance"]
     goals = [
         Goal("schemas_right_share", ours["right"] / ours["schemas"], 0.9, "higher"),
         Goal("mask_ms_p99", ours["mask_ms_p99"], GOAL_MASK_MS, "lower"),
@@ -58,20 +60,43 @@ def run(model: Path | None = None, *, quick: bool = False, command: str = "clawd
     return Report("grammar", command, rows, goals)
 
 
-def _summary(name: str, result: dict[str, Any]) -> dict[str, Any]:
-    masks = sorted(result["mask_ms"])
-    return {
-        "backend": name,
-        "vocabulary": result["vocabulary"],
-        "schemas": len(result["verdicts"]),
-        "right": result["verdicts"].count("right"),
-        "prepare_ms": round(result["prepare_ms"], 1),
-        "compile_ms_median": round(statistics.median(result["compile_ms"]), 2),
-        "compile_ms_worst": round(max(result["compile_ms"]), 2),
-        "mask_ms_median": round(statistics.median(masks), 3),
-        "mask_ms_p99": round(masks[int(0.99 * len(masks))], 3),
-        "mask_ms_worst": round(masks[-1], 3),
-    }
+class _Results:
+    """What one backend makes of the cases."""
+
+    def __init__(self, name: str, path: Path, cases: Sequence[Case]) -> None:
+        self.verdicts: list[str] = []
+        self._compile_ms: list[float] = []
+        self._mask_ms: list[float] = []
+        self._prepared: dict[str, Any] = {}
+        context = multiprocessing.get_context("spawn")
+        pool = context.Pool(1, _prepare, (name, path))
+        for case in cases:
+            try:
+                verdict, compile_ms, mask_ms = pool.apply_async(_judge, (case,)).get(PATIENCE_S)
+            except multiprocessing.TimeoutError:
+                self.verdicts.append(f"no end within {PATIENCE_S} s")
+                pool.terminate()
+                pool = context.Pool(1, _prepare, (name, path))
+                continue
+            self.verdicts.append(verdict)
+            self._compile_ms += compile_ms
+            self._mask_ms += mask_ms
+        self._prepared = pool.apply(_prepared)
+        pool.terminate()
+
+    def summary(self, name: str) -> dict[str, Any]:
+        masks = sorted(self._mask_ms)
+        return {
+            "backend": name,
+            **self._prepared,
+            "schemas": len(self.verdicts),
+            "right": self.verdicts.count("right"),
+            "compile_ms_median": round(statistics.median(self._compile_ms), 2),
+            "compile_ms_worst": round(max(self._compile_ms), 2),
+            "mask_ms_median": round(statistics.median(masks), 3),
+            "mask_ms_p99": round(masks[int(0.99 * len(masks))], 3),
+            "mask_ms_worst": round(masks[-1], 3),
+        }
 
 
 class _Llguidance:
@@ -130,35 +155,36 @@ class _LlamaGrammar:
 BACKENDS: dict[str, Callable[[Vocabulary], Any]] = {"llguidance": _Llguidance, "llama.cpp": _LlamaCpp}
 
 
-def _measure(name: str, path: Path, cases: Sequence[Case]) -> dict[str, Any]:
-    """In a process of its own, as a grammar that crashes takes that with it."""
-    with Vocabulary.open(path) as vocabulary:
-        started = time.perf_counter()
-        backend = BACKENDS[name](vocabulary)
-        prepare_ms = 1e3 * (time.perf_counter() - started)
-        compile_ms: list[float] = []
-        mask_ms: list[float] = []
-        verdicts = [_judge(backend, vocabulary, case, compile_ms, mask_ms) for case in cases]
-        return {
-            "verdicts": verdicts,
-            "vocabulary": vocabulary.size,
-            "prepare_ms": prepare_ms,
-            "compile_ms": compile_ms,
-            "mask_ms": mask_ms,
-        }
+_here: dict[str, Any] = {}
+"""Of a measuring process. There is one for each backend, as a grammar that never ends has to be ended with it."""
 
 
-def _judge(backend: Any, vocabulary: Vocabulary, case: Case, compile_ms: list[float], mask_ms: list[float]) -> str:
-    wrong = []
+def _prepare(name: str, path: Path) -> None:
+    vocabulary = Vocabulary.open(path)
+    started = time.perf_counter()
+    backend = BACKENDS[name](vocabulary)
+    prepare_ms = 1e3 * (time.perf_counter() - started)
+    _here.update(vocabulary=vocabulary, backend=backend, prepare_ms=prepare_ms)
+
+
+def _prepared() -> dict[str, Any]:
+    return {"vocabulary": _here["vocabulary"].size, "prepare_ms": round(_here["prepare_ms"], 1)}
+
+
+def _judge(case: Case) -> tuple[str, list[float], list[float]]:
+    """(verdict, milliseconds of each compilation, of each mask)."""
+    wrong: list[str] = []
+    compile_ms: list[float] = []
+    mask_ms: list[float] = []
     for text, wanted in [*((text, True) for text in case.valid), *((text, False) for text in case.invalid)]:
         started = time.perf_counter()
-        follower = backend.compile(case.schema)
+        follower = _here["backend"].compile(case.schema)
         compile_ms.append(1e3 * (time.perf_counter() - started))
         if follower is None:
-            return "refused"
-        if _writes(follower, vocabulary, text, mask_ms) != wanted:
+            return "refused", compile_ms, mask_ms
+        if _writes(follower, _here["vocabulary"], text, mask_ms) != wanted:
             wrong.append(f"{'refuses' if wanted else 'allows'} {text[:40]}")
-    return "; ".join(wrong) or "right"
+    return "; ".join(wrong) or "right", compile_ms, mask_ms
 
 
 def _writes(follower: Follower, vocabulary: Vocabulary, text: str, mask_ms: list[float]) -> bool:
@@ -172,11 +198,6 @@ def _writes(follower: Follower, vocabulary: Vocabulary, text: str, mask_ms: list
         if not vocabulary.is_end(token):
             follower.advance(token)
     return True
-
-
-def _apart(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -99,6 +99,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
                 "max_tokens": limit,
                 "stop": list(chat.stops()),
                 TEMPLATE_ARGUMENTS: template_arguments,
+                "constrained": chat.constrained_by(),
             },
             tools=tools,
             previous_id=placement.previous.id if placement.previous else None,

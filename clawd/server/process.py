@@ -54,6 +54,7 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
         engine.start()
         try:
             replies = ReplyFormat.of(engine.vocabulary, settings.model.reply_format)
+            structure = Structure(replies, Compiler(engine.vocabulary, replies.tags))
             versions = Versions(store, names.base_name(settings.model, model), digest)
             services = Services(
                 settings=settings,
@@ -63,9 +64,9 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 vocabulary=engine.vocabulary,
                 renderer=PromptRenderer.of(engine.vocabulary),
                 replies=replies,
-                structure=Structure(replies, Compiler(engine.vocabulary, replies.tags)),
+                structure=structure,
                 versions=versions,
-                metrics=Metrics(engine, store),
+                metrics=Metrics(engine, store, structure),
                 model_path=model,
                 model_is_embedded=settings.model.path is None,
                 owner_key=folder.owner_key(),

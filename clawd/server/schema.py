@@ -148,6 +148,12 @@ class ChatRequest(Body):
             )
         return forced
 
+    def constrained_by(self) -> str | None:
+        """The field that says what the answer must look like; none: it is free."""
+        if self.tool_choice not in (None, "none", "auto"):
+            return "tool_choice"
+        return "response_format" if self.response_format and self.response_format.type != "text" else None
+
     def one_call_at_most(self) -> bool:
         return self.parallel_tool_calls is False or isinstance(self.tool_choice, dict)
 

@@ -38,10 +38,9 @@ class Structure:
         Raises:
             ApiError: 400, the request asks for a form that can't be enforced.
         """
-        forced = chat.forced_tools()
         parallel = not chat.one_call_at_most()
-        if forced:
-            return self._forced(forced, prompt_ids, parallel)
+        if chat.constrained_by() == "tool_choice":
+            return self._forced(chat.forced_tools(), prompt_ids, parallel)
         wanted = chat.response_format
         if wanted is None or wanted.type == "text":
             return None
