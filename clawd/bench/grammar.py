@@ -46,6 +46,7 @@ def run(model: Path | None = None, *, quick: bool = False, command: str = "clawd
     """Measure with the vocabulary of `model`, by default the embedded one. `quick`: every third schema."""
     path = model or embedded_model_path()
     cases = CASES[::3] if quick else CASES
+    Vocabulary.open(path).close()  # a file that can't be read is told here, not by process after process
     results = {name: _Results(name, path, cases) for name in BACKENDS}
     rows: list[dict[str, Any]] = []
     for place, case in enumerate(cases):
