@@ -71,6 +71,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
     if len(prompt) >= services.engine.context or _leaves_no_room(services, headers, chat, messages, len(prompt)):
         raise ContextOverflow(len(prompt), services.engine.context)
     constraint = services.structure.constraint(chat, prompt)
+    stops = () if chat.forced_tools() else chat.stops()  # one within a call's notation would break the call
     digest = request_hash(chat.model, messages, tools)
     placement = place(
         services.store,
@@ -99,7 +100,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
                 "model": chat.model,
                 "sampling": asdict(sampling),
                 "max_tokens": limit,
-                "stop": list(chat.stops()),
+                "stop": list(stops),
                 TEMPLATE_ARGUMENTS: template_arguments,
                 "constrained": chat.constrained_by(),
             },
@@ -114,7 +115,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         max_new_tokens=limit,
         version=target.version,
         sampling=sampling,
-        stop=() if chat.forced_tools() else chat.stops(),  # a stop within a call's notation would break it
+        stop=stops,
         constraint=constraint,
         shown_tokens=services.replies.shown_tokens(tools),
         priority=Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE,

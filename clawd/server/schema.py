@@ -37,7 +37,7 @@ class StreamOptions(BaseModel):
 class JsonSchema(BaseModel):
     """Of a `response_format`."""
 
-    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(extra="ignore")
 
     name: str = ""
     schema_: dict[str, Any] | None = Field(None, alias="schema")

@@ -30,6 +30,7 @@ KEPT = 64  # compiled forms
 LONGEST_REASON = 300  # characters
 PLACE = re.compile(r"\A(at \d+\(\d+\): )?(failed to compile JSON schema: )?")
 QUOTED = re.compile(r"\s*(\d+ \||\^+\s*$)")
+TRIED_TOKENS = 4
 LIMITS = LLParserLimits(verbose_errors=False)  # errors reach the log, schemas are a person's
 
 
@@ -140,8 +141,10 @@ def _try(compiled: Grammar) -> None:
     Raises:
         SchemaRefused: it is such a one.
     """
+    matcher = compiled.begin()
     try:
-        compiled.begin().allowed()
+        for _ in range(TRIED_TOKENS):
+            matcher.advance(int(matcher.allowed().argmax()))
     except ValueError as error:
         raise SchemaRefused(str(error)) from None
 

@@ -151,6 +151,7 @@ def test_forms(compiler: Compiler, vocabulary: Vocabulary, form: Form, good: lis
         ({"type": "integer", "multipleOf": 1234567}, "multipleOf 1234567"),
         ({"enum": ["x" * 300_000]}, "more than"),
         ({"anyOf": []}, "."),
+        ({"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2500)}}, "can't be followed"),
         ([1], "a JSON object"),
     ],
 )
