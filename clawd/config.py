@@ -85,8 +85,7 @@ class ServerSettings(Section):
     remembered: Annotated[int, Field(ge=0, le=120)] = 24
     """Conversations whose key-value state is kept for their next turn, least recently used out first."""
     prompt_chunk: Annotated[int, Field(ge=16, le=4096)] | None = None
-    """Prompt tokens read in one step when nobody else is being answered: who comes meanwhile waits for that step. None:
-    64 on CPUs, where more is no faster; 512 on a GPU."""
+    """Prompt tokens read in a step when nobody else is answered; none: 64 on a CPU, 512 on a GPU."""
     prompt_chunk_shared: Annotated[int, Field(ge=8, le=4096)] = 32
     """Prompt tokens read in one step while others are being answered: small keeps their tokens flowing."""
     adapter_slice: Annotated[int, Field(ge=1, le=256)] = 8
