@@ -21,7 +21,7 @@ from clawd.model.replies.forms import (
     UpTo,
 )
 
-WHITESPACE = r" |\n[ \t]{0,32}"
+WHITESPACE = r" |\n( {0,32}|\t{0,8})"
 """Within JSON: a space, or a line break with an indentation. Small models that may write more write nothing else."""
 
 OPTIONS = "x-guidance"
