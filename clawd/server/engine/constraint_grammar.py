@@ -9,7 +9,6 @@ from typing import Any
 
 from clawd.errors import SchemaRefused
 from clawd.model.replies.forms import (
-    Anything,
     Form,
     InOrder,
     Json,
@@ -55,8 +54,6 @@ class _Rules:
                 written = self._rule(f"%json {schema_text(form)}")
             case UpTo(mark):
                 written = self._up_to(mark)
-            case Anything():
-                written = self._rule(r"/(?s:.*)/")
             case InOrder(parts):
                 written = " ".join(f"({self.expression(part)})" for part in parts) or _quoted("")
             case OneOf(parts):
