@@ -1,8 +1,9 @@
 """Two ways to make a model's answer follow a JSON schema: llguidance, and llama.cpp's own grammars.
 
 For each schema of `grammar_cases.py`: whether it compiles, in what time, whether the texts that it allows can be
-written and the others can't. For each token of those texts: what a mask over the whole vocabulary costs. llama.cpp's
-side is llama-cpp-python's schema converter and `llama_sampler_init_grammar`.
+written and the others can't. For each token of those texts: what a mask over the whole vocabulary costs. Times are the
+thread's own CPU time, so that other programs on the machine don't count. llama.cpp's side is llama-cpp-python's schema
+converter and `llama_sampler_init_grammar`.
 """
 
 from __future__ import annotations
@@ -162,9 +163,9 @@ _here: dict[str, Any] = {}
 
 def _prepare(name: str, path: Path) -> None:
     vocabulary = Vocabulary.open(path)
-    started = time.perf_counter()
+    started = time.thread_time()
     backend = BACKENDS[name](vocabulary)
-    prepare_ms = 1e3 * (time.perf_counter() - started)
+    prepare_ms = 1e3 * (time.thread_time() - started)
     _here.update(vocabulary=vocabulary, backend=backend, prepare_ms=prepare_ms)
 
 
@@ -178,9 +179,9 @@ def _judge(case: Case) -> tuple[str, list[float], list[float]]:
     compile_ms: list[float] = []
     mask_ms: list[float] = []
     for text, wanted in [*((text, True) for text in case.valid), *((text, False) for text in case.invalid)]:
-        started = time.perf_counter()
+        started = time.thread_time()
         follower = _here["backend"].compile(case.schema)
-        compile_ms.append(1e3 * (time.perf_counter() - started))
+        compile_ms.append(1e3 * (time.thread_time() - started))
         if follower is None:
             return "refused", compile_ms, mask_ms
         if _writes(follower, _here["vocabulary"], text, mask_ms) != wanted:
@@ -191,9 +192,9 @@ def _judge(case: Case) -> tuple[str, list[float], list[float]]:
 def _writes(follower: Follower, vocabulary: Vocabulary, text: str, mask_ms: list[float]) -> bool:
     """Whether `text`, and then the end, can be written."""
     for token in [*vocabulary.tokenise(text), vocabulary.eos_id or 0]:
-        started = time.perf_counter()
+        started = time.thread_time()
         allowed = follower.allows(token)
-        mask_ms.append(1e3 * (time.perf_counter() - started))
+        mask_ms.append(1e3 * (time.thread_time() - started))
         if not allowed:
             return False
         if not vocabulary.is_end(token):

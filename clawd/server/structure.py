@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,7 @@ class Structure:
     def __init__(self, replies: ReplyFormat, compiler: Compiler) -> None:
         self._replies = replies
         self._compiler = compiler
+        self._counting = threading.Lock()
         self.loosened: Counter[str] = Counter()  # schemas that aren't enforced as they stand: "partly", "not at all"
 
     def constraint(self, chat: ChatRequest, prompt_ids: Sequence[int]) -> Grammar | None:
@@ -110,7 +112,8 @@ class Structure:
         return exact
 
     def _tell(self, how: str, what: str, error: SchemaRefused) -> None:
-        self.loosened[how] += 1
+        with self._counting:
+            self.loosened[how] += 1
         log.warning("%s is enforced %s: %s", what, how, error)
 
 

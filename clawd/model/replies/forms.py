@@ -47,11 +47,6 @@ class UpTo:
 
 
 @dataclass(frozen=True)
-class Anything:
-    """Any text."""
-
-
-@dataclass(frozen=True)
 class InOrder:
     parts: tuple[Form, ...]
 
@@ -75,7 +70,7 @@ class Repeated:
     at_most: int
 
 
-Form = Text | Mark | Json | UpTo | Anything | InOrder | OneOf | Maybe | Repeated
+Form = Text | Mark | Json | UpTo | InOrder | OneOf | Maybe | Repeated
 
 
 @dataclass(frozen=True)

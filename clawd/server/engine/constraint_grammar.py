@@ -9,7 +9,6 @@ from typing import Any
 
 from clawd.errors import SchemaRefused
 from clawd.model.replies.forms import (
-    Anything,
     Form,
     InOrder,
     Json,
@@ -21,7 +20,7 @@ from clawd.model.replies.forms import (
     UpTo,
 )
 
-WHITESPACE = r" |\n[ \t]{0,32}"
+WHITESPACE = r" |\n( {0,32}|\t{0,8})"
 """Within JSON: a space, or a line break with an indentation. Small models that may write more write nothing else."""
 
 OPTIONS = "x-guidance"
@@ -55,8 +54,6 @@ class _Rules:
                 written = self._rule(f"%json {schema_text(form)}")
             case UpTo(mark):
                 written = self._up_to(mark)
-            case Anything():
-                written = self._rule(r"/(?s:.*)/")
             case InOrder(parts):
                 written = " ".join(f"({self.expression(part)})" for part in parts) or _quoted("")
             case OneOf(parts):

@@ -14,7 +14,6 @@ from clawd.bench.grammar_cases import CASES, Case
 from clawd.errors import SchemaRefused
 from clawd.model.replies.forms import (
     FREE_OBJECT,
-    Anything,
     Form,
     InOrder,
     Json,
@@ -105,11 +104,11 @@ def test_white_space_can_not_go_on_for_ever(compiler: Compiler, vocabulary: Voca
 
 def test_control_tokens_come_where_they_are_named_and_nowhere_else(tagged: tuple[Vocabulary, Compiler]) -> None:
     vocabulary, compiler = tagged
-    free = compiler.compile(Anything())
+    free = compiler.compile(UpTo("."))
     allowed = free.begin().allowed()
     controls = [*TAGS, "<other>", "<|im_start|>"]
     assert not any(allowed[vocabulary.tokenise(tag, parse_special=True)[0]] for tag in controls)
-    assert allowed[vocabulary.eos_id] and allowed[vocabulary.tokenise("<")[0]]
+    assert not allowed[vocabulary.eos_id] and allowed[vocabulary.tokenise("<")[0]]
     form = in_order(Mark("<think>"), UpTo("</think>"), Mark("<call>"), Json(FREE_OBJECT))
     constraint = compiler.compile(form)
     assert writable(constraint, vocabulary, '<think>a < b</think><call>{"x": "</think"}')
@@ -130,7 +129,7 @@ def test_control_tokens_come_where_they_are_named_and_nowhere_else(tagged: tuple
         (Repeated(Text("x"), Text(", "), 1), ["x"], ["x, x"]),
         (in_order(UpTo("</a/b>"), Text("x")), ["</a/b>x", "y < z</a/b>x", "</a</a/b>x"], ["x", "</a/b>"]),
         (in_order(UpTo("[E.]*"), Text("x")), ["[E.]*x"], ["[E..]*x"]),
-        (one_of([Json('{"type": "integer"}'), in_order(Text("n"), Anything())]), ["7", "n", "no"], ["x", "7n"]),
+        (one_of([Json('{"type": "integer"}'), in_order(Text("n"), UpTo("."))]), ["7", "n.", "no."], ["x", "7.", "n"]),
     ],
 )
 def test_forms(compiler: Compiler, vocabulary: Vocabulary, form: Form, good: list[str], bad: list[str]) -> None:
