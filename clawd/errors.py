@@ -98,6 +98,10 @@ class ContextOverflow(ClawdError):
         self.context_tokens = context_tokens
 
 
+class SchemaRefused(ClawdError):
+    """A JSON schema can't be enforced: leave out what the text names, or ask without the schema."""
+
+
 class EngineStopped(ClawdError):
     """The engine has ended or failed; the daemon restarts it. Send the request again."""
 

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from clawd.model.replies.deltas import Delta, Reply
 from clawd.server.engine.types import Finished, Token
-from clawd.server.errors import Fault, body, of_end
+from clawd.server.errors import Fault, body, of_finished
 from clawd.server.exchange import Exchange
 from clawd.server.exchanges import Exchanges
 from clawd.server.sse import COMMENT, HEADERS, sse
@@ -68,7 +68,7 @@ class Writer(ABC):
 
     def failure(self, fault: Fault) -> dict[str, Any]:
         """The error body when a request fails after it was accepted."""
-        return body(fault.status, fault.message, fault.code, fault.param)
+        return body(fault.status, fault.message, fault.code)
 
     def failed(self, fault: Fault) -> Iterable[bytes]:
         """The same in a stream, its last event."""
@@ -124,7 +124,7 @@ class Answer(Response):
                 chunks = writer.token(index, event, parsers[index].feed(event.text))
             elif event.reason in FAILURES:
                 self._exchanges.cancel()  # the others: half of what was asked for is no answer
-                for chunk in writer.failed(of_end(event)):
+                for chunk in writer.failed(of_finished(event)):
                     yield chunk
                 return
             else:
@@ -144,7 +144,7 @@ class Answer(Response):
                     self._exchanges.cancel()
         failed = next((finished for finished in ends.values() if finished.reason in FAILURES), None)
         if failed is not None:
-            fault = of_end(failed)
+            fault = of_finished(failed)
             content = self._writer.failure(fault)
             await JSONResponse(content, fault.status, headers=fault.headers)(scope, receive, send)
             return

@@ -108,6 +108,7 @@ def accept_completion(
         ContextOverflow: a prompt doesn't fit; nothing has been read by the model, of none of them.
     """
     target = services.versions.resolve(user, asked.model)
+    asked.check_token_ids(services.vocabulary.size)
     prompts = [_prompt(services, prompt) for prompt in asked.prompts()]
     placement = _place(services, user, headers)
     accepted = [_accept_one(services, user, headers, asked, target, placement, prompt) for prompt in prompts]

@@ -91,12 +91,11 @@ class Fault:
     message: str
     code: str | None = None
     param: str | None = None
-    retry_after_s: int | None = None
+    retry_after_s: int | None = None  # none: trying again won't help, or nobody can say when
     cause: BaseException | None = None
 
     @property
     def headers(self) -> dict[str, str]:
-        """When to come back; none: trying again won't help, or nobody can say when."""
         return {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else {}
 
 
@@ -125,7 +124,7 @@ def of_exception(error: BaseException) -> Fault:
     return Fault(500, "clawd failed on this request; its log says why.", "internal_error")
 
 
-def of_end(finished: Finished) -> Fault:
+def of_finished(finished: Finished) -> Fault:
     """What the client is told of a request that ended with an error after it was accepted."""
     if finished.cause is None:
         return Fault(500, ENGINE_FAILED, "engine_failed")

@@ -66,11 +66,14 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
     settings = services.settings.server
     target = services.versions.resolve(user, chat.model)
     messages = for_template(chat.messages)
+    chat.check_token_ids(services.vocabulary.size)
     tools = chat.offered_tools()
     template_arguments = chat.template_arguments()
     prompt = tuple(services.renderer.prompt_ids(messages, tools=tools, **template_arguments))
     if len(prompt) >= services.engine.context or _leaves_no_room(services, headers, chat, messages, len(prompt)):
         raise ContextOverflow(len(prompt), services.engine.context)
+    constraint = services.structure.constraint(chat, prompt)
+    stops = () if chat.forced_tools() else chat.stops()  # one within a call's notation would break the call
     digest = request_hash(chat.model, messages, tools)
     placement = place(
         services.store,
@@ -92,7 +95,12 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         prompt_ids=prompt,
         messages=messages,
         request_hash=digest,
-        parameters={"model": chat.model, "stop": list(chat.stops()), TEMPLATE_ARGUMENTS: template_arguments},
+        parameters={
+            "model": chat.model,
+            "stop": list(stops),
+            TEMPLATE_ARGUMENTS: template_arguments,
+            "constrained": chat.constrained_by(),
+        },
         tools=tools,
         previous_id=placement.previous.id if placement.previous else None,
     )
@@ -102,13 +110,13 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         max_new_tokens=chat.token_limit(settings, services.engine.context),
         version=target.version,
         sampling=chat.sampling(settings),
-        stop=chat.stops(),
+        stop=stops,
+        constraint=constraint,
         shown_tokens=services.replies.shown_tokens(tools),
         priority=priority_of(headers),
         owner=user.id,
     )
-    parallel = chat.parallel_tool_calls is not False
-    new_parser = partial(services.replies.parser, tools, prompt, parallel=parallel)
+    new_parser = partial(services.replies.parser, tools, prompt, parallel=not chat.one_call_at_most())
     generations = record(services.store, new, generation, chat.n or 1)
     _tell_previous(services, placement, generations[0].id, digest)
     return [Accepted(each.id, placement, target, messages, each, new_parser, len(generations)) for each in generations]

@@ -18,6 +18,7 @@ from clawd.model.vocab import Vocabulary
 from clawd.paths import DataFolder
 from clawd.server.engine.engine import Engine
 from clawd.server.metrics import Metrics
+from clawd.server.structure import Structure
 from clawd.server.versions import Versions
 from clawd.store import Store
 
@@ -31,6 +32,7 @@ class Services:
     vocabulary: Vocabulary
     renderer: PromptRenderer
     replies: ReplyFormat
+    structure: Structure
     versions: Versions
     metrics: Metrics
     model_path: Path

@@ -21,7 +21,7 @@ class Run:
         self.request = request
         self.response_tokens = 0
         self._sink = sink
-        self._sampler = Sampler(request.sampling)
+        self._sampler = Sampler(request.sampling, request.constraint.begin() if request.constraint else None)
         self._shown = ShownText(request.stop)
 
     @property

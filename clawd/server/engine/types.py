@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from clawd.errors import ClawdError
 
@@ -40,6 +43,28 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     seed: int | None = None  # none: drawn from the system's entropy
     top_logprobs: int = 0  # alternatives reported per token
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, what is added to its logit)
+
+
+class Matcher(Protocol):
+    """What one answer may go on with, token by token."""
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """(V,): the tokens that may come next, end tokens among them.
+
+        Raises:
+            ValueError: none may.
+        """
+
+    def advance(self, token: int) -> None:
+        """`token` has been chosen."""
+
+
+class Constraint(Protocol):
+    """What an answer must look like. Made ahead, off the engine's thread; shared by requests."""
+
+    def begin(self) -> Matcher:
+        """For one answer, from its beginning. Cheap."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +78,7 @@ class GenerationRequest:
     shown_tokens: frozenset[int] = frozenset()  # control tokens whose text is part of the answer; others are hidden
     priority: Priority = Priority.INTERACTIVE
     owner: str | None = None  # with whom others take turns; none: nobody in particular
+    constraint: Constraint | None = None  # none: the answer is free
 
 
 @dataclass(frozen=True)
@@ -65,9 +91,9 @@ class TokenAlternative:
 class Token:
     """One sampled token, as sampled.
 
-    `logprob` is over the full vocabulary at temperature 1, natural log, from the raw logits: penalties, top-p and the
-    like shape only the choice. `text` is what may be shown now: a token that ends inside a UTF-8 character or might
-    begin a stop string has text "" and its text comes with a later token or with `Finished.text`.
+    `logprob` is over the full vocabulary at temperature 1, natural log, from the raw logits: penalties, top-p, a
+    constraint and the like shape only the choice. `text` is what may be shown now: a token that ends inside a UTF-8
+    character or might begin a stop string has text "" and its text comes with a later token or with `Finished.text`.
     """
 
     id: int

@@ -56,7 +56,7 @@ class ResponseWriter(Writer):
         return self._ended(answer.finished)
 
     def failed(self, fault: Fault) -> Iterable[bytes]:
-        error = {"code": "server_error", "message": fault.message}  # the API has a list of codes, and no other fits
+        error = {"code": "server_error", "message": fault.message}
         yield from self._told([{"type": "response.failed", "response": self._response("failed", error=error)}])
 
     def _take(self, deltas: list[Delta]) -> list[Event]:
