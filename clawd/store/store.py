@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from clawd.store.connection import Connection, Row
+from clawd.store.lifecycle import Lifecycle
 from clawd.store.people import People
 from clawd.store.sessions import Sessions
 from clawd.store.signals import Signals
@@ -35,6 +36,7 @@ class Store:
         self.turns = Turns(self._connection)
         self.signals = Signals(self._connection)
         self.updates = Updates(self._connection)
+        self.lifecycle = Lifecycle(self._connection, self.updates)
 
     def event(self, kind: str, subject: str | None = None, **detail: Any) -> None:
         """Note something that a person may want to look up later."""
