@@ -134,7 +134,8 @@ def build(settings: Settings, folder: DataFolder, store: Store, served: ServedMo
     if settings.judge.kind == "llm":
         asking = ModelJudging(store, llm_judge(settings, folder, served))
     judging = Judging(store, model_judges=asking is not None)
-    return Learner(store, judging, asking, Updates(deps), Housekeeping(folder, store, publisher, settings.sessions))
+    housekeeping = Housekeeping(folder, store, publisher, settings.sessions, settings.learn.keep)
+    return Learner(store, judging, asking, Updates(deps), housekeeping)
 
 
 def llm_judge(settings: Settings, folder: DataFolder, served: ServedModel) -> LlmJudge:

@@ -20,6 +20,7 @@ from clawd.errors import (
     NotAllowed,
     StoreError,
     TemplateError,
+    TransitionRefused,
     UnknownName,
 )
 
@@ -53,6 +54,7 @@ STATUSES: dict[type[ClawdError], tuple[int, str]] = {
     UnknownName: (404, "not_found"),
     AdapterError: (409, "adapter_unusable"),
     EngineStopped: (503, "engine_stopped"),
+    TransitionRefused: (409, "conflict"),  # before its parent: asking again won't help
     StoreError: (503, "store_unavailable"),
 }
 

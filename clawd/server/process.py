@@ -28,7 +28,8 @@ from clawd.server.app import create_app
 from clawd.server.engine.engine import Engine
 from clawd.server.metrics import Metrics
 from clawd.server.services import Services
-from clawd.server.versions import Swapper, Versions
+from clawd.server.swapper import Swapper
+from clawd.server.versions import Versions
 from clawd.store import Store
 
 log = logging.getLogger(__name__)

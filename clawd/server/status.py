@@ -51,6 +51,7 @@ def _adapter(services: Services, adapter: Adapter) -> dict[str, Any]:
     scored, not_scored = store.turns.scores(adapter.id)
     return {
         "name": adapter.name,
+        "users": [user.name for user in store.people.users_of(adapter)],
         "active_version": version.number if version else None,
         "versions": len(store.updates.versions(adapter.id)),
         "samples": store.signals.counts(adapter.id),
@@ -76,6 +77,9 @@ def _waits_for(services: Services, adapter: Adapter) -> str:
         return f"update {newest.number} is being trained"
     if newest is not None and newest.state == "staged":
         return f"version {newest.number} is being loaded"
+    halt = services.store.lifecycle.halted(adapter.id)
+    if halt is not None:
+        return f"a look at it, then `clawd adapter resume {adapter.name}`: {halt.reason}"
     told = services.store.newest_event((BLOCKED, UNBLOCKED), adapter.id)
     if told is not None and told["kind"] == BLOCKED:
         return str(json.loads(told["detail"])["reason"])

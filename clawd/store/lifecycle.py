@@ -15,7 +15,7 @@ from clawd.errors import AdapterInUse, UnknownName
 from clawd.store.codec import new_id, now, pack_json
 from clawd.store.connection import Connection, Row
 from clawd.store.records import Halt, Origin, Switch, Version
-from clawd.store.updates import Updates, next_number, to_version
+from clawd.store.updates import RESUMED, Updates, next_number
 
 NEEDED = {
     "it serves now": "state IN ('active', 'staged')",
@@ -125,15 +125,18 @@ class Lifecycle:
         That is the version that it was trained from, or its nearest ancestor whose files are there. One that came from
         elsewhere has none here: then the newest older one.
         """
-        parent = self._updates.version(version.parent_id) if version.parent_id else None
-        while parent is not None and parent.state != "retired":
-            parent = self._updates.version(parent.parent_id) if parent.parent_id else None
-        if parent is not None:
-            return parent
-        if version.parent_id is None and self._updates.get(version.update_id).origin == "training":
-            return None
-        older = [v for v in self._updates.versions(version.adapter_id) if v.number < version.number]
-        return next((v for v in reversed(older) if v.state == "retired"), None)
+        line = self.line_of(version)[1:]
+        if line or self._updates.get(version.update_id).origin == "training":
+            return next((one for one in line if one.state == "retired"), None)
+        older = [one for one in self._updates.versions(version.adapter_id) if one.number < version.number]
+        return next((one for one in reversed(older) if one.state == "retired"), None)
+
+    def line_of(self, version: Version) -> list[Version]:
+        """A version, the one that it was trained from, and so on."""
+        line = [version]
+        while (parent_id := line[-1].parent_id) is not None:
+            line.append(self._updates.version(parent_id))
+        return line
 
     # -- which versions stay
 
@@ -152,14 +155,14 @@ class Lifecycle:
         needed = " OR ".join(f"({condition})" for condition in (*NEEDED.values(), IS_PARENT_OF_ACTIVE))
         with self._connection.transaction():
             rows = self._connection.rows(
-                f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY adapter_id ORDER BY number DESC) AS age, "
+                f"SELECT id FROM (SELECT *, row_number() OVER (PARTITION BY adapter_id ORDER BY number DESC) AS age, "
                 f"({needed}) AS is_needed FROM adapter_versions WHERE state = 'retired' AND NOT pinned) "
                 "WHERE age > ? AND NOT is_needed ORDER BY adapter_id, number",
                 (keep,),
             )
             for row in rows:
                 self._give_up(row["id"], f"older than the {keep} that are kept (learn.keep)")
-        return [to_version(row) for row in rows]
+        return [self._updates.version(row["id"]) for row in rows]
 
     def remove(self, version_id: str) -> None:
         """Give up one version by hand. Raises AdapterInUse: something needs it."""
@@ -245,10 +248,25 @@ class Lifecycle:
         """Let the adapter's next update begin with what waits, out of turn."""
         self._connection.change("UPDATE adapters SET update_asked_at = ? WHERE id = ?", (now(), adapter_id))
 
+    def forget_asked(self, adapter_id: str) -> None:
+        self._connection.change("UPDATE adapters SET update_asked_at = NULL WHERE id = ?", (adapter_id,))
+
     def is_update_asked(self, adapter_id: str) -> bool:
         return bool(
             self._connection.row("SELECT 1 FROM adapters WHERE id = ? AND update_asked_at IS NOT NULL", (adapter_id,))
         )
+
+    def last_request_at(self) -> float | None:
+        """When a person was last being answered; None: never. The judge's own requests to this server don't count."""
+        row = self._connection.row(
+            "SELECT max(CASE state WHEN 'recorded' THEN ? ELSE coalesce(finished_at, created_at) END) AS at FROM ("
+            "SELECT * FROM (SELECT state, created_at, finished_at FROM turns WHERE kind = 'main' "
+            "OR adapter_id IS NOT NULL ORDER BY rowid DESC LIMIT 50) UNION ALL "
+            "SELECT state, created_at, finished_at FROM turns "
+            "WHERE state = 'recorded' AND (kind = 'main' OR adapter_id IS NOT NULL))",
+            (now(),),
+        )
+        return row["at"] if row else None
 
     def halt(self, adapter_id: str, reason: str) -> None:
         """No further update of the adapter until `resume`; its samples wait, its requests are served."""
@@ -278,9 +296,6 @@ class Lifecycle:
     def hold_against(self, version_id: str, fault: str) -> None:
         """Note that a version is bad: a rollback passes it over."""
         self._connection.change("UPDATE adapter_versions SET fault = ? WHERE id = ?", (fault, version_id))
-
-
-RESUMED = "adapter.resumed"
 
 
 def _switch(row: Row) -> Switch:

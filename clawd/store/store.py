@@ -8,6 +8,7 @@ or the learner.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -37,6 +38,10 @@ class Store:
         self.signals = Signals(self._connection)
         self.updates = Updates(self._connection)
         self.lifecycle = Lifecycle(self._connection, self.updates)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Keep all other writers out for a moment, those of other processes included."""
+        return self._connection.transaction()
 
     def event(self, kind: str, subject: str | None = None, **detail: Any) -> None:
         """Note something that a person may want to look up later."""

@@ -19,6 +19,8 @@ from clawd.store.records import Update, Version
 BLOCKED, UNBLOCKED = "update.blocked", "update.unblocked"
 """Events about an adapter: the newer of the two says whether its updates are held up now, and why."""
 
+RESUMED = "adapter.resumed"
+
 SUPERSEDED = "another version was chosen meanwhile"
 
 
@@ -217,6 +219,15 @@ class Updates:
             (adapter_id,),
         )
         return _update(row) if row else None
+
+    def since_resumed(self, adapter_id: str) -> list[Update]:
+        """The adapter's trained updates since a person last looked at it (`Lifecycle.resume`), newest first."""
+        rows = self._connection.rows(
+            "SELECT * FROM updates WHERE adapter_id = ?1 AND origin = 'training' AND started_at > coalesce("
+            "(SELECT max(at) FROM events WHERE kind = ?2 AND subject = ?1), 0) ORDER BY rowid DESC",
+            (adapter_id, RESUMED),
+        )
+        return [_update(row) for row in rows]
 
     def version(self, version_id: str) -> Version:
         """Raises UnknownName."""
