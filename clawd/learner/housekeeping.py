@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from clawd.config import SessionSettings
-from clawd.learner import jobs, transfer
-from clawd.learner.publish import Publisher
+from clawd.learner import jobs
+from clawd.learner.publish import Publisher, remove_abandoned
 from clawd.paths import DataFolder
 from clawd.store import Store
 
@@ -34,5 +34,5 @@ class Housekeeping:
         for version in self._store.lifecycle.prune(self._keep):
             log.info("version %d of adapter %s is given up: %s", version.number, version.adapter_id, version.reason)
         self._publisher.remove_leftovers()
-        transfer.remove_abandoned(self._data)
+        remove_abandoned(self._data)
         jobs.remove_ended(self._data, [update.id for update in self._store.updates.running()], JOBS_KEPT)

@@ -1,7 +1,7 @@
 """Whether PEFT's form of an adapter says the same as its GGUF: what would be trained on is what is served.
 
-Loads numpy and gguf, no torch. Safetensors holds numbers and nothing else; the configuration is read as JSON and only its
-rank and scale are believed.
+Loads numpy and gguf, no torch. Safetensors holds numbers and nothing else; the configuration is read as JSON, and only
+its rank and scale are believed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SMALLEST_HALF = 2.0**-24
 
 
 def check_peft(folder: Path, base: LoraBase) -> None:
-    """Raises AdapterRejected: names what differs."""
+    """For a folder whose GGUF has been checked. Raises AdapterRejected: names what differs."""
     config, weights = _read(folder)
     reader = gguf.GGUFReader(folder / ADAPTER_GGUF)
     served = {tensor.name: tensor for tensor in reader.tensors}
-    _check_config(folder, config, reader, next(iter(served.values())) if served else None)
+    _check_config(folder, config, reader, next(t for name, t in served.items() if name.endswith("lora_a")))
     expected = {name: f"{tensor}.{factor}" for name, tensor, factor in _layers(weights, base, folder)}
     if set(expected.values()) != set(served):
         raise AdapterRejected(f"{folder / PEFT_WEIGHTS} has other layers than {ADAPTER_GGUF}.")
@@ -53,12 +53,10 @@ def _read(folder: Path) -> tuple[dict[str, object], dict[str, NDArray[np.floatin
     return config, weights
 
 
-def _check_config(
-    folder: Path, config: dict[str, object], reader: gguf.GGUFReader, first: gguf.ReaderTensor | None
-) -> None:
+def _check_config(folder: Path, config: dict[str, object], reader: gguf.GGUFReader, a: gguf.ReaderTensor) -> None:
     field = reader.get_field(ALPHA_KEY)
     alpha = field.contents() if field is not None else None
-    rank = None if first is None else int(min(first.data.shape))
+    rank = int(a.data.shape[0])
     if config.get("lora_alpha") != alpha or config.get("r") != rank:
         raise AdapterRejected(
             f"{folder / PEFT_CONFIG} says rank {config.get('r')} and scale {config.get('lora_alpha')}, "

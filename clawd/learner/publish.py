@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,10 @@ from clawd.store import Store
 from clawd.store.records import Update, Version
 
 log = logging.getLogger(__name__)
+
+ASIDE = "import-"
+"""How folders in the cache begin in which an import is put together."""
+ABANDONED_AFTER_S = 3600.0
 
 
 class Publisher:
@@ -86,6 +91,13 @@ class Publisher:
                 log.info("removing %s: no version needs it", path)
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         return leftovers
+
+
+def remove_abandoned(data: DataFolder) -> None:
+    """Clear away what imports that were killed have left."""
+    for folder in data.cache.glob(f"{ASIDE}*"):
+        if time.time() - folder.stat().st_mtime > ABANDONED_AFTER_S:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

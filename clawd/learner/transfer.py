@@ -11,11 +11,9 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -24,15 +22,13 @@ from clawd.errors import AdapterRejected, StoreError, UnknownName
 from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Manifest
 from clawd.learner.jobs import RESULT_FILES, file_sha256
 from clawd.learner.peft_check import check_peft
-from clawd.learner.publish import sync
+from clawd.learner.publish import ASIDE, sync
 from clawd.model.lora import LoraBase, check_adapter_file
 from clawd.paths import DataFolder
 from clawd.store import Store
 from clawd.store.records import Adapter, Origin, Version
 
 FILES = (MANIFEST_FILE, *RESULT_FILES)
-ASIDE = "import-"
-ABANDONED_AFTER_S = 3600.0
 LARGEST_RANK = 256  # that the settings allow
 SMALL_FILE = 2**24
 CHUNK = 2**20
@@ -207,10 +203,3 @@ def _aside(data: DataFolder) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def remove_abandoned(data: DataFolder) -> None:
-    """Clear away what an import that was killed has left."""
-    for folder in data.cache.glob(f"{ASIDE}*"):
-        if time.time() - folder.stat().st_mtime > ABANDONED_AFTER_S:
-            shutil.rmtree(folder, ignore_errors=True)

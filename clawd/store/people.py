@@ -28,7 +28,7 @@ FROM users JOIN adapters ON adapters.id = users.adapter_id
 RENAMED = "adapter.renamed"
 
 IN_USE = {
-    "a version of it serves (`clawd adapter use NAME base` stops that)": """
+    "a version of it serves (`clawd adapter use NAME:base` ends that)": """
         SELECT 1 FROM adapter_versions WHERE adapter_id = ? AND state IN ('active', 'staged')""",
     "an update of it runs": "SELECT 1 FROM updates WHERE adapter_id = ? AND state IN ('running', 'staged')",
     "a request to it is being answered": "SELECT 1 FROM turns WHERE adapter_id = ? AND state = 'recorded'",
@@ -171,7 +171,10 @@ class People:
         """
         connection = self._connection
         with connection.transaction():
-            self._check_unused(adapter)
+            self.check_ownerless(adapter)
+            for what, sql in IN_USE.items():
+                if connection.row(sql, (adapter.id,)):
+                    raise AdapterInUse(f"{adapter.name!r} can't be removed now: {what}.")
             reason = "its adapter was removed"
             for table, after, before in (
                 ("adapter_versions", "pruned", "'retired'"),
@@ -188,16 +191,14 @@ class People:
             )
             connection.event("adapter.removed", adapter.name, adapter_id=adapter.id)
 
-    def _check_unused(self, adapter: Adapter) -> None:
+    def check_ownerless(self, adapter: Adapter) -> None:
+        """Raises AdapterInUse: it is a user's own."""
         owners = ", ".join(user.name for user in self.all() if user.adapter.id == adapter.id)
         if owners:
             raise AdapterInUse(
                 f"{adapter.name!r} is the own adapter of {owners}: give them another with `clawd user set NAME "
                 "--adapter OTHER` first."
             )
-        for what, sql in IN_USE.items():
-            if self._connection.row(sql, (adapter.id,)):
-                raise AdapterInUse(f"{adapter.name!r} can't be removed now: {what}.")
 
     # -- who may use which
 
