@@ -18,6 +18,7 @@ from clawd.store.lifecycle import Lifecycle
 from clawd.store.people import People
 from clawd.store.sessions import Sessions
 from clawd.store.signals import Signals
+from clawd.store.story import Story
 from clawd.store.turns import Turns
 from clawd.store.updates import Updates
 from clawd.store.verify import verify
@@ -37,6 +38,7 @@ class Store:
         self.turns = Turns(self._connection)
         self.signals = Signals(self._connection)
         self.updates = Updates(self._connection)
+        self.story = Story(self._connection, self.turns, self.signals)
         self.lifecycle = Lifecycle(self._connection, self.updates)
 
     def transaction(self) -> AbstractContextManager[None]:

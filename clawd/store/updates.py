@@ -210,6 +210,12 @@ class Updates:
         row = self._connection.row("SELECT metrics FROM updates WHERE id = ?", (update_id,))
         return json.loads(row["metrics"]) if row and row["metrics"] else {}
 
+    def settings(self, update_id: str) -> dict[str, Any]:
+        """With which it was made; of an imported or copied version, where it comes from."""
+        row = self._connection.row("SELECT settings FROM updates WHERE id = ?", (update_id,))
+        settings: dict[str, Any] = json.loads(row["settings"]) if row else {}
+        return settings
+
     def running(self) -> list[Update]:
         return [_update(row) for row in self._connection.rows("SELECT * FROM updates WHERE state = 'running'")]
 
