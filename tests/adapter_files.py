@@ -41,7 +41,14 @@ def module_of(tensor: str) -> str:
 
 
 def write_version(
-    folder: Path, base: LoraBase, seed: int, *, update_id: str = "u", number: int = 1, strength: float = 1.0
+    folder: Path,
+    base: LoraBase,
+    seed: int,
+    *,
+    update_id: str = "u",
+    number: int = 1,
+    strength: float = 1.0,
+    alpha: int = RANK,
 ) -> Manifest:
     """Fill `folder` (made if missing) with a version's files."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,9 +60,9 @@ def write_version(
         pairs[name] = LoraPair(a, b)
         weights[f"base_model.model.{module_of(name)}.lora_A.weight"] = a
         weights[f"base_model.model.{module_of(name)}.lora_B.weight"] = b
-    write_adapter_file(folder / contract.ADAPTER_GGUF, base, pairs, alpha=RANK)
+    write_adapter_file(folder / contract.ADAPTER_GGUF, base, pairs, alpha=alpha)
     save_file(weights, folder / contract.PEFT_WEIGHTS)
-    (folder / contract.PEFT_CONFIG).write_text(json.dumps({"peft_type": "LORA", "r": RANK, "lora_alpha": RANK}))
+    (folder / contract.PEFT_CONFIG).write_text(json.dumps({"peft_type": "LORA", "r": RANK, "lora_alpha": alpha}))
     save_file({"steps": np.zeros(1, np.float32)}, folder / contract.OPTIMIZER_FILE)
     manifest = Manifest(
         update_id=update_id,

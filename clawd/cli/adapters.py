@@ -13,7 +13,7 @@ import typer
 from clawd.cli import adapter_view
 from clawd.cli.opening import base_fingerprint, open_folder, open_store, served_model
 from clawd.cli.switching import serve
-from clawd.errors import ClawdError, UnknownName
+from clawd.errors import ClawdError, StoreError, UnknownName
 from clawd.model import names
 from clawd.paths import DataFolder
 from clawd.store import Store
@@ -52,7 +52,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     folder = open_folder()
     base = base_fingerprint(folder)
     with open_store(folder) as store:
-        adapter = store.people.adapter(_adapter_name(name))
+        adapter = store.people.adapter(adapter_name(name))
         versions = [adapter_view.version_facts(store, version, base) for version in store.updates.versions(adapter.id)]
         facts = adapter_view.adapter_facts(store, adapter, base)
     if as_json:
@@ -78,7 +78,7 @@ def rollback(name: Name) -> None:
     """Go back to the version that the present one was made from."""
     folder = open_folder()
     with open_store(folder) as store:
-        adapter = store.people.adapter(_adapter_name(name))
+        adapter = store.people.adapter(adapter_name(name))
         active = store.updates.active_version(adapter.id)
         if active is None:
             raise UnknownName(f"{adapter.name!r} has nothing to go back from: the bare base answers.")
@@ -115,12 +115,12 @@ def create(
     """Make an adapter, for a project or for several users; its model name is clawd@NAME."""
     folder = open_folder()
     with open_store(folder) as store:
-        version = _source(store, source) if source else None
+        version = existing_version(store, source) if source else None
         adapter = store.people.create_adapter(name, user or [])
         if version is None:
             typer.echo(f"{names.adapter_model(name)} begins as the bare base")
             return
-        called = names.adapter_model(_adapter_name((source or "").partition(":")[0]), version.number)
+        called = names.adapter_model(adapter_name((source or "").partition(":")[0]), version.number)
         try:
             _begin_as(store, folder, adapter, version, called)
         except ClawdError:
@@ -137,10 +137,11 @@ def _begin_as(store: Store, folder: DataFolder, adapter: Adapter, version: Versi
     serve(folder, store, adapter, copied, f"it begins as {called}")
 
 
-def _source(store: Store, text: str) -> Version:
+def existing_version(store: Store, text: str) -> Version:
+    """What NAME:vN, or NAME for its active version, means. Raises UnknownName."""
     if ":" in text:
         return find_version(store, text)[1]
-    adapter = store.people.adapter(_adapter_name(text))
+    adapter = store.people.adapter(adapter_name(text))
     version = store.updates.active_version(adapter.id)
     if version is None:
         raise UnknownName(f"{adapter.name!r} has no active version to begin from.")
@@ -151,7 +152,7 @@ def _source(store: Store, text: str) -> Version:
 def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")]) -> None:
     """Give an adapter another name. Requests for the old one are told the new one."""
     with open_store() as store:
-        adapter = store.people.rename_adapter(store.people.adapter(_adapter_name(name)), new)
+        adapter = store.people.rename_adapter(store.people.adapter(adapter_name(name)), new)
     typer.echo(f"the model name is {names.adapter_model(adapter.name)} now")
 
 
@@ -159,21 +160,21 @@ def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")]) -> No
 def share(name: Name, user: str) -> None:
     """Let a user ask for an adapter by its name, and teach it by that."""
     with open_store() as store:
-        store.people.share(store.people.adapter(_adapter_name(name)), store.people.named(user))
+        store.people.share(store.people.adapter(adapter_name(name)), store.people.named(user))
 
 
 @adapters.command()
 def unshare(name: Name, user: str) -> None:
     """Take that back. What the adapter has learnt from them stays."""
     with open_store() as store:
-        store.people.unshare(store.people.adapter(_adapter_name(name)), store.people.named(user))
+        store.people.unshare(store.people.adapter(adapter_name(name)), store.people.named(user))
 
 
 @adapters.command()
 def resume(name: Name) -> None:
     """Let an adapter learn again that was halted after updates that went wrong."""
     with open_store() as store:
-        adapter = store.people.adapter(_adapter_name(name))
+        adapter = store.people.adapter(adapter_name(name))
         was_halted = store.lifecycle.resume(adapter.id)
     typer.echo(f"{adapter.name} learns again" if was_halted else f"{adapter.name} was not halted")
 
@@ -188,7 +189,7 @@ def rm(
         if ":" in name:
             _remove_version(store, name, yes)
         else:
-            _remove_adapter(store, store.people.adapter(_adapter_name(name)), yes)
+            _remove_adapter(store, store.people.adapter(adapter_name(name)), yes)
 
 
 def _remove_version(store: Store, name: str, yes: bool) -> None:
@@ -227,8 +228,9 @@ def export(
     from clawd.learner import transfer  # noqa: PLC0415  loads numpy and gguf
 
     with open_store() as store:
-        version = _source(store, name)
-        target = file or Path(f"{_adapter_name(name.partition(':')[0])}-v{version.number}.zip")
+        version = existing_version(store, name)
+        target = file or Path(f"{adapter_name(name.partition(':')[0])}-v{version.number}.zip")
+        refuse_to_overwrite(target)
         transfer.export(version, target)
     typer.echo(str(target))
 
@@ -246,14 +248,20 @@ def import_(
     folder = open_folder()
     base = read_lora_base(*served_model(folder))
     with open_store(folder) as store:
-        adapter = store.people.adapter(_adapter_name(name))
+        adapter = store.people.adapter(adapter_name(name))
         version = transfer.import_file(file, adapter, base, folder, store)
         if use_it:
             serve(folder, store, adapter, version, f"clawd adapter import {file.name} --use")
     typer.echo(names.adapter_model(adapter.name, version.number))
 
 
-def _adapter_name(text: str) -> str:
+def refuse_to_overwrite(file: Path) -> None:
+    """Raises StoreError: there is such a file."""
+    if file.exists():
+        raise StoreError(f"{file} exists already: name another file, or remove that one.")
+
+
+def adapter_name(text: str) -> str:
     """People may write it as it is called in requests."""
     return text.removeprefix(f"{names.FAMILY}@")
 
@@ -263,12 +271,12 @@ def find(store: Store, text: str) -> tuple[Adapter, Version | None]:
     name, _, number = text.rpartition(":")
     if number != BASE:
         return find_version(store, text)
-    return store.people.adapter(_adapter_name(name)), None
+    return store.people.adapter(adapter_name(name)), None
 
 
 def find_version(store: Store, text: str) -> tuple[Adapter, Version]:
     """What NAME:vN means. Raises UnknownName."""
-    parsed = names.parse(f"{names.FAMILY}@{_adapter_name(text)}")
+    parsed = names.parse(f"{names.FAMILY}@{adapter_name(text)}")
     if parsed is None or parsed.name is None or parsed.number is None:
         raise UnknownName(f"{text!r} names no version: write NAME:vN, as `clawd adapter show NAME` lists them.")
     adapter = store.people.adapter(parsed.name)
