@@ -93,7 +93,8 @@ def _merged(
     except NotImplementedError as error:
         raise ModelError(f"{tensor.name} is {tensor.tensor_type.name}, which can't be read: {error}.") from None
     total = weight.reshape(b.shape[0], a.shape[1]) + scale * (b @ a)
-    merged: NDArray[np.float16] = total.astype(np.float16)
+    with np.errstate(over="ignore"):  # told below
+        merged: NDArray[np.float16] = total.astype(np.float16)
     if not np.isfinite(merged).all():
         raise AdapterRejected(f"{tensor.name} would leave the range of float16: this adapter can't be merged.")
     return merged
