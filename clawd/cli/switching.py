@@ -29,7 +29,7 @@ def serve(folder: DataFolder, store: Store, adapter: Adapter, version: Version |
     if record.running(folder) is None:
         try:
             with FileLock(folder.lock_file, timeout=0, mode=0o600):  # no daemon starts meanwhile and reads the old one
-                store.lifecycle.use(adapter.id, version_id)
+                store.lifecycle.choose(adapter.id, version_id)
         except Timeout:
             raise AlreadyRunning("A daemon is starting or ending on this folder: try again in a moment.") from None
         store.event("version_switched", adapter.id, number=version.number if version else None, by="person", why=why)

@@ -79,7 +79,7 @@ def _train_now(folder: DataFolder, store: Store, adapter: Adapter, wait: bool) -
     update = _begun(store, adapter, newest)
     if update is None:
         _tell_delay(store, adapter)
-        return
+        raise typer.Exit(1)
     samples = len(store.signals.of_update(update.id))
     typer.echo(f"update {update.number} of {adapter.name} has begun with {samples} of {waiting} samples")
     if wait:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 INTERRUPTED = "interrupted"
 BLAMELESS = (INTERRUPTED, SUPERSEDED, "no signal", "none of its samples can be used", "no usable sample")
-"""Beginnings of reasons that don't speak of learning that goes wrong: it was stopped, or had nothing to learn from."""
+"""Parts of reasons that don't speak of learning that goes wrong: it was stopped, or had nothing to learn from."""
 
 
 class Trust:
@@ -73,4 +73,4 @@ def _is_blameless(update: Update) -> bool:
     if update.state in ("running", "staged"):
         return True
     reason = (update.reason or "").lower()
-    return reason.startswith(BLAMELESS)
+    return any(part in reason for part in BLAMELESS)

@@ -103,7 +103,8 @@ class Swapper:
                 self._grant(switch)
             except (AdapterError, ModelError, TransitionRefused, UnknownName) as error:
                 log.error("adapter %s stays as it is: %s", switch.adapter_id, error)
-                self._store.lifecycle.refuse(switch, str(error))
+                with suppress(TransitionRefused):  # a later wish has overtaken it
+                    self._store.lifecycle.refuse(switch, str(error))
 
     def _grant(self, switch: Switch) -> None:
         lifecycle = self._store.lifecycle

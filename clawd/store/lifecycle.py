@@ -1,9 +1,9 @@
 """What happens to adapter versions beside training: which one serves, which stay, which came from elsewhere.
 
 The server alone decides what serves while it runs: `ask` writes a wish down, the server loads the version, then
-`grant` records it. Without a server, `use` does it at once. A version's files go only after its row has said `pruned`,
-and a row becomes that only while nothing needs it: whoever is stopped between the two leaves files that no row claims,
-which are removed at the next look.
+`grant` records it. Without a server, `choose` does it at once. A version's files go only after its row has said
+`pruned`, and a row becomes that only while nothing needs it: whoever is stopped between the two leaves files that no row
+claims, which are removed at the next look.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ class Lifecycle:
     # -- which version serves
 
     def ask(self, adapter_id: str, version_id: str | None, asked_by: str, why: str) -> Switch:
-        """Wish that a version, or the bare base, serves the adapter's requests.
+        """Wish that a version, or the bare base, serves the adapter's requests. It overtakes what was wished before.
 
         Raises UnknownName: the adapter has no such version that could.
         """
         switch_id = new_id()
         with self._connection.transaction():
             self._check_can_serve(adapter_id, version_id)
+            self._overtake(adapter_id)
             self._connection.insert(
                 "switches",
                 {
@@ -67,6 +68,14 @@ class Lifecycle:
                 },
             )
         return self.switch(switch_id)
+
+    def _overtake(self, adapter_id: str) -> None:
+        """A wish that a daemon left unanswered must not be granted after a later choice."""
+        self._connection.change(
+            "UPDATE switches SET state = 'refused', reason = ?, finished_at = ? "
+            "WHERE adapter_id = ? AND state = 'waiting'",
+            ("a later choice overtook it", now(), adapter_id),
+        )
 
     def _check_can_serve(self, adapter_id: str, version_id: str | None) -> None:
         if version_id is None:
@@ -101,8 +110,17 @@ class Lifecycle:
         """What serves goes on serving."""
         self._connection.step("switches", switch.id, ("waiting",), "refused", reason=reason, finished_at=now())
 
+    def choose(self, adapter_id: str, version_id: str | None) -> None:
+        """Record at once which version serves. Only while no server runs: it would not know.
+
+        Raises UnknownName: the adapter has no such version that could.
+        """
+        with self._connection.transaction():
+            self._overtake(adapter_id)
+            self.use(adapter_id, version_id)
+
     def use(self, adapter_id: str, version_id: str | None) -> None:
-        """Record which version serves. Only for the server, or while none runs: another one would not know.
+        """Record which version serves. Only for the server, or within `choose`.
 
         What is staged goes on from another version and would undo this: its samples wait again.
         """

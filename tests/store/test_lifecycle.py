@@ -39,6 +39,21 @@ class TestServing:
             with pytest.raises(TransitionRefused):
                 again()
 
+    def test_a_later_choice_overtakes_a_wish_that_nobody_answered(self, world: World) -> None:
+        """A daemon that died in between must not undo what was chosen since, when it starts again."""
+        first, second, third = active(world, 3)
+        lifecycle, adapter = world.store.lifecycle, world.user.adapter.id
+        old = lifecycle.ask(adapter, first.id, "person", "")
+        newer = lifecycle.ask(adapter, second.id, "person", "")
+        assert lifecycle.waiting_switches() == [newer]
+        with pytest.raises(TransitionRefused):
+            lifecycle.grant(old)
+        lifecycle.choose(adapter, first.id)
+        assert lifecycle.waiting_switches() == []
+        assert [lifecycle.switch(wish.id).state for wish in (old, newer)] == ["refused", "refused"]
+        assert world.store.updates.active_version(adapter).id == first.id
+        assert third.number == 3
+
     def test_only_what_can_serve_can_be_wished_for(self, world: World) -> None:
         other, _ = world.store.people.add("other")
         (first,) = active(world, 1)
