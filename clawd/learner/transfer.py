@@ -9,9 +9,12 @@ those of the GGUF, so that what would be trained on is what would be served.
 from __future__ import annotations
 
 import json
+import lzma
 import shutil
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +35,16 @@ FILES = (MANIFEST_FILE, *RESULT_FILES)
 LARGEST_RANK = 256  # that the settings allow
 SMALL_FILE = 2**24
 CHUNK = 2**20
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    RuntimeError,  # encrypted
+    NotImplementedError,  # packed in a way that Python doesn't know
+    EOFError,
+    ValueError,
+)
 PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
 
@@ -100,7 +113,7 @@ def unpack(source: Path, folder: Path, base: LoraBase) -> Manifest:
                 _extract(source, archive, name, folder / name, _largest(name, base))
     except OSError as error:
         raise AdapterRejected(f"{source} can't be read: {error.strerror or error}.") from None
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
+    except UNREADABLE as error:
         raise AdapterRejected(f"{source} is damaged, encrypted or packed in another way: {error}.") from None
     return _check(source, folder, base)
 

@@ -2,8 +2,8 @@
 
 The server alone decides what serves while it runs: `ask` writes a wish down, the server loads the version, then
 `grant` records it. Without a server, `choose` does it at once. A version's files go only after its row has said
-`pruned`, and a row becomes that only while nothing needs it: whoever is stopped between the two leaves files that no row
-claims, which are removed at the next look.
+`pruned`, and a row becomes that only while nothing needs it: whoever is stopped between the two leaves files that no
+row claims, which are removed at the next look.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clawd.errors import AdapterInUse, AdapterRejected, UnknownName
@@ -230,6 +231,33 @@ class TestFile:
         after = {path for path in home.data.root.rglob("*") if path.is_file()}
         assert {path for path in after - set(before) if "clawd.db" not in path.name} == set()
         assert not (tmp_path / "escaped").exists()
+
+    def test_any_damage_is_refused_or_harmless(self, home: Home, tmp_path: Path) -> None:
+        """Whatever byte is wrong, however the file is packed: a clear refusal, or the very same contents."""
+        file = tmp_path / "x.zip"
+        home.run("export", "default:v1", str(file))
+        with zipfile.ZipFile(file) as archive:
+            contents = {name: archive.read(name) for name in archive.namelist()}
+        random = np.random.default_rng(0)
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
+            with zipfile.ZipFile(file, "w", method) as archive:
+                for name, data in contents.items():
+                    archive.writestr(name, data)
+            good = file.read_bytes()
+            # Where a zip's own structure lies: its end, and the heads of its files.
+            heads = [good.find(name.encode()) - place for name in contents for place in range(30)]
+            places = [*random.integers(0, len(good), 10), *random.choice(heads, 15), *random.integers(-400, -1, 15)]
+            for number, place in enumerate(places):
+                damaged = bytearray(good)
+                damaged[place] ^= 1 << random.integers(0, 8)
+                file.write_bytes(damaged)
+                folder = tmp_path / f"{method}-{number}"
+                folder.mkdir()
+                try:
+                    transfer.unpack(file, folder, home.base)
+                except AdapterRejected:
+                    continue
+                assert {path.name: path.read_bytes() for path in folder.iterdir()} == contents
 
     def test_another_base(self, home: Home, tmp_path: Path, embedded_model: Path) -> None:
         file = tmp_path / "x.zip"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from clawd.config import SessionSettings
 from clawd.learner.housekeeping import Housekeeping
 from clawd.learner.publish import ABANDONED_AFTER_S, Publisher
+from clawd.store import Store
 from clawd.store.records import NewTurn, Response, Version
 from tests.learner.parts import BASE, ScriptedBackend, World
 
@@ -183,3 +185,42 @@ def test_what_a_killed_import_left_goes_after_a_while(world: World) -> None:
     os.utime(old, (long_ago, long_ago))
     keep_house(world)
     assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_an_import_killed_between_its_files_and_its_row_leaves_nothing(world: World) -> None:
+    target = world.data.adapters / world.user.adapter.id / "v0001"
+
+    def place(_id: str, _number: int) -> tuple[Path, str, str]:
+        target.mkdir(parents=True)
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        world.store.lifecycle.add(world.user.adapter.id, "import", {}, place)
+    assert target.exists()
+    keep_house(world)
+    assert not target.exists()
+    assert world.store.updates.versions(world.user.adapter.id) == []
+
+
+def test_housekeeping_waits_for_an_import_that_is_being_placed(world: World) -> None:
+    """Its folder is there and its row is not yet: another process is between the two."""
+    target = world.data.adapters / world.user.adapter.id / "v0001"
+    placed, done = threading.Event(), threading.Event()
+
+    def place(_id: str, _number: int) -> tuple[Path, str, str]:
+        target.mkdir(parents=True)
+        placed.set()
+        done.wait(1.0)  # housekeeping is at it now
+        return target, "a", BASE
+
+    def bring() -> None:
+        with Store(world.data.database) as other:
+            other.lifecycle.add(world.user.adapter.id, "import", {}, place)
+
+    importing = threading.Thread(target=bring)
+    importing.start()
+    assert placed.wait(10)
+    keep_house(world)
+    importing.join()
+    assert target.exists()
+    assert left(world) == [1]

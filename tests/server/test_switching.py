@@ -231,3 +231,22 @@ def test_shared_adapters_answer_and_others_are_refused(live: Live) -> None:
     status, message = tim.refused("clawd@project")
     assert (status, "'clawd@venture' now" in message) == (404, True)
     assert live.store.verify() == []
+
+
+def test_status_names_what_the_next_update_waits_for(live: Live) -> None:
+    from clawd.store.updates import BLOCKED, UNBLOCKED
+
+    user, key = live.store.people.add("joy")
+
+    def waits_for() -> str:
+        told = live.http.get("/clawd/v1/status", headers={"Authorization": f"Bearer {key}"}).json()
+        return next(adapter["waits_for"] for adapter in told["adapters"] if adapter["name"] == "joy")
+
+    assert "16 more judged turns" in waits_for()
+    live.store.event(BLOCKED, user.adapter.id, reason='10 minutes without a request (learn.when = "idle")')
+    assert waits_for() == '10 minutes without a request (learn.when = "idle")'
+    live.store.lifecycle.halt(user.adapter.id, "3 updates in a row came to nothing")
+    assert waits_for() == "a look at it, then `clawd adapter resume joy`: 3 updates in a row came to nothing"
+    live.store.lifecycle.resume(user.adapter.id)
+    live.store.event(UNBLOCKED, user.adapter.id)
+    assert "16 more judged turns" in waits_for()
