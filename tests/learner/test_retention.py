@@ -202,7 +202,7 @@ def test_an_import_killed_between_its_files_and_its_row_leaves_nothing(world: Wo
     assert world.store.updates.versions(world.user.adapter.id) == []
 
 
-def test_housekeeping_waits_for_an_import_that_is_being_placed(world: World) -> None:
+def test_clearing_away_waits_for_an_import_that_is_being_placed(world: World) -> None:
     """Its folder is there and its row is not yet: another process is between the two."""
     target = world.data.adapters / world.user.adapter.id / "v0001"
     placed, done = threading.Event(), threading.Event()
@@ -210,7 +210,7 @@ def test_housekeeping_waits_for_an_import_that_is_being_placed(world: World) -> 
     def place(_id: str, _number: int) -> tuple[Path, str, str]:
         target.mkdir(parents=True)
         placed.set()
-        done.wait(1.0)  # housekeeping is at it now
+        done.wait(1.0)  # others are at it now
         return target, "a", BASE
 
     def bring() -> None:
@@ -220,7 +220,7 @@ def test_housekeeping_waits_for_an_import_that_is_being_placed(world: World) -> 
     importing = threading.Thread(target=bring)
     importing.start()
     assert placed.wait(10)
-    keep_house(world)
+    Publisher(world.data, world.store, lambda: None).remove_leftovers()
     importing.join()
     assert target.exists()
     assert left(world) == [1]
