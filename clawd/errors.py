@@ -18,6 +18,14 @@ class ConfigError(ClawdError):
     exit_status = 78  # EX_CONFIG
 
 
+class MissingExtra(ClawdError):
+    """A part of clawd that isn't installed with it is asked for: the text names the extra to install."""
+
+
+class BenchFailed(ClawdError):
+    """A figure couldn't be measured; the text says why. The throw-away daemon's folder is left for a look."""
+
+
 class AlreadyRunning(ClawdError):
     """Another daemon holds this data folder: stop it, or give this one a folder of its own with CLAWD_HOME."""
 

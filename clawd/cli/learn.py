@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from clawd.cli.opening import open_store
-from clawd.errors import ClawdError, UnknownName
+from clawd.errors import ClawdError, MissingExtra, UnknownName
 from clawd.store.records import DEFAULT_USER
 from clawd.store.story import UpdateFigures
 
@@ -96,11 +96,11 @@ def _show(figures: Sequence[UpdateFigures], curves: dict[str, list[float | None]
 
 
 def draw(png: Path, name: str, figures: Sequence[UpdateFigures], curves: dict[str, list[float | None]]) -> None:
-    """One panel per metric. Raises ClawdError: matplotlib is missing, or the file can't be written."""
+    """One panel per metric. Raises MissingExtra: matplotlib. ClawdError: the file can't be written."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415  heavy, and an extra
     except ImportError:
-        raise ClawdError("Drawing needs matplotlib: `pip install 'clawd[bench]'`.") from None
+        raise MissingExtra("Drawing needs matplotlib: `pip install 'clawd[bench]'`.") from None
     figure = Figure(figsize=(8, 2 * len(curves)), layout="constrained")
     panels = figure.subplots(len(curves), 1, sharex=True, squeeze=False)[:, 0]
     for panel, (key, values) in zip(panels, curves.items(), strict=True):

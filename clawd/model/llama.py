@@ -3,12 +3,21 @@
 Whoever needs the binding imports it from here, so that no line reaches stderr on its own. Importing this loads the
 shared library into the process; `clawd.model.binding` says beforehand whether that is safe.
 """
+# ruff: noqa: E402  OpenMP reads its environment once, when the shared library is loaded
 
 from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import threading
+
+SPINS = "1000"
+"""How often a thread of llama.cpp looks for the others before it sleeps. OpenMP's own 300,000 hold on to a core that a
+thread it waits for may need: with other programs on all cores, such as an update, a token took 300 ms instead of 27."""
+
+if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+    os.environ["GOMP_SPINCOUNT"] = SPINS
 
 import llama_cpp.llama_cpp as llama
 

@@ -54,7 +54,8 @@ class Exchanges:
         running = len(self.all)
         while running:
             try:
-                index, event = await asyncio.wait_for(self._told.get(), patience_s)
+                async with asyncio.timeout(patience_s):  # `wait_for` makes a task for each token
+                    index, event = await self._told.get()
             except TimeoutError:
                 yield None
                 continue
