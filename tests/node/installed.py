@@ -1,8 +1,8 @@
 """Real JavaScript clients in `.node/`, of exactly the versions in the lock file beside this: Node, OpenClaw, the SDKs.
 
-They are fetched once, by npm, as soon as a test asks for them. No package's own install scripts run. What is started
-from here reaches this machine and nothing else: `loopback_only.cjs` is loaded into every Node process, refuses any other
-address and writes it down.
+They are fetched once, by npm, as soon as a test asks for them; no package's own install scripts run. What is started
+from here reaches this machine and nothing else: `loopback_only.cjs` is loaded into every Node process, refuses any
+other address and writes it down.
 """
 
 from __future__ import annotations

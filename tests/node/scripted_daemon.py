@@ -17,12 +17,10 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from clawd.config import ServerSettings, Settings, take_over
-from clawd.daemon import control, record
 from clawd.daemon.child import ChildSpec
 from clawd.daemon.supervisor import LEARNER, SERVER, Daemon
 from clawd.errors import ClawdError
