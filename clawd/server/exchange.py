@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from clawd.errors import ContextOverflow
@@ -19,12 +19,13 @@ from clawd.model.replies.deltas import Reply
 from clawd.model.replies.parser import Parser
 from clawd.server.engine.engine import Handle
 from clawd.server.engine.types import Event, Finished, GenerationRequest, Priority, Token
-from clawd.server.schema import ChatRequest, for_template
+from clawd.server.schema import ChatRequest, for_template, of_answer
 from clawd.server.services import Services
 from clawd.server.sessions.conversation import hash_with_response, request_hash
 from clawd.server.sessions.kinds import is_openclaw
 from clawd.server.sessions.place import Placement, place
 from clawd.server.versions import Target
+from clawd.store import Store
 from clawd.store.records import Message, NewTurn, Response, User
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Accepted:
     messages: list[Message]  # as rendered
     generation: GenerationRequest
     new_parser: Callable[[], Parser]  # reads the answer's text
+    answers: int = 1  # that were asked for; of more than one, which counts is known when the conversation goes on
 
     def reply(self, text: str) -> Reply:
         """What a whole answer says."""
@@ -52,8 +54,10 @@ class Accepted:
         return Reply.of([*parser.feed(text), *parser.finish()])
 
 
-def accept(services: Services, user: User, headers: Mapping[str, str], chat: ChatRequest) -> Accepted:
-    """Check, render, place and record a request. Nothing is recorded of a refused one. Blocking: run it in a thread.
+def accept(services: Services, user: User, headers: Mapping[str, str], chat: ChatRequest) -> list[Accepted]:
+    """Check, render, place and record a request: one turn per answer. Nothing is recorded of a refused one.
+
+    `chat` is what every API family's request becomes. Blocking: run it in a thread.
 
     Raises:
         ApiError, NotAllowed, NameRefused, TemplateError: the request asks for what can't be.
@@ -77,45 +81,51 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         prompt_cache_key=chat.prompt_cache_key,
         has_tools=bool(tools),
     )
-    sampling = chat.sampling(settings)
-    limit = chat.token_limit(settings, services.engine.context)
-    turn_id = services.store.turns.begin(
-        NewTurn(
-            session_id=placement.session.id,
-            user_id=user.id,
-            adapter_id=target.adapter.id if target.adapter else None,
-            version_id=target.version.id if target.version else None,
-            base_fingerprint=services.versions.base_fingerprint,
-            kind=placement.kind,
-            kind_evidence=placement.kind_evidence,
-            prompt_ids=prompt,
-            messages=messages,
-            request_hash=digest,
-            parameters={
-                "model": chat.model,
-                "sampling": asdict(sampling),
-                "max_tokens": limit,
-                "stop": list(chat.stops()),
-                TEMPLATE_ARGUMENTS: template_arguments,
-            },
-            tools=tools,
-            previous_id=placement.previous.id if placement.previous else None,
-        )
-    )
-    _tell_previous(services, placement, turn_id, digest)
-    generation = GenerationRequest(
-        id=turn_id,
+    new = NewTurn(
+        session_id=placement.session.id,
+        user_id=user.id,
+        adapter_id=target.adapter.id if target.adapter else None,
+        version_id=target.version.id if target.version else None,
+        base_fingerprint=services.versions.base_fingerprint,
+        kind=placement.kind,
+        kind_evidence=placement.kind_evidence,
         prompt_ids=prompt,
-        max_new_tokens=limit,
+        messages=messages,
+        request_hash=digest,
+        parameters={"model": chat.model, "stop": list(chat.stops()), TEMPLATE_ARGUMENTS: template_arguments},
+        tools=tools,
+        previous_id=placement.previous.id if placement.previous else None,
+    )
+    generation = GenerationRequest(
+        id="",
+        prompt_ids=prompt,
+        max_new_tokens=chat.token_limit(settings, services.engine.context),
         version=target.version,
-        sampling=sampling,
+        sampling=chat.sampling(settings),
         stop=chat.stops(),
         shown_tokens=services.replies.shown_tokens(tools),
-        priority=Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE,
+        priority=priority_of(headers),
     )
     parallel = chat.parallel_tool_calls is not False
     new_parser = partial(services.replies.parser, tools, prompt, parallel=parallel)
-    return Accepted(turn_id, placement, target, messages, generation, new_parser)
+    generations = record(services.store, new, generation, chat.n or 1)
+    _tell_previous(services, placement, generations[0].id, digest)
+    return [Accepted(each.id, placement, target, messages, each, new_parser, len(generations)) for each in generations]
+
+
+def record(store: Store, new: NewTurn, generation: GenerationRequest, count: int) -> list[GenerationRequest]:
+    """Begin a turn for each of `count` answers to one prompt. What the engine is to do for each has the turn's id."""
+    generations = []
+    for index in range(count):
+        sampling = of_answer(generation.sampling, index)
+        more = {"sampling": asdict(sampling), "max_tokens": generation.max_new_tokens, "n": count}
+        turn_id = store.turns.begin(replace(new, parameters={**new.parameters, **more}))
+        generations.append(replace(generation, id=turn_id, sampling=sampling))
+    return generations
+
+
+def priority_of(headers: Mapping[str, str]) -> Priority:
+    return Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE
 
 
 def _leaves_no_room(
@@ -143,15 +153,15 @@ def _tell_previous(services: Services, placement: Placement, turn_id: str, diges
 
 
 class Exchange:
-    """Made on the event loop; `start` it once, read `events` to the end, or `cancel` it."""
+    """Made on the event loop; `start` it once, or `cancel` it then. `tell` gets tokens, then one `Finished`."""
 
-    def __init__(self, services: Services, accepted: Accepted) -> None:
+    def __init__(self, services: Services, accepted: Accepted, tell: Callable[[Event], None]) -> None:
         self.accepted = accepted
         self.tokens: list[Token] = []
         self.text = ""
         self._services = services
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._tell = tell
         self._handle: Handle | None = None
         self._accepted_at = time.time()
         self._first_token_at: float | None = None
@@ -170,18 +180,6 @@ class Exchange:
         if self._handle is not None:
             self._handle.cancel()
 
-    async def events(self, patience_s: float) -> AsyncIterator[Event | None]:
-        """Tokens, then one `Finished`. None whenever nothing has come for `patience_s` seconds."""
-        while True:
-            try:
-                event = await asyncio.wait_for(self._events.get(), patience_s)
-            except TimeoutError:
-                yield None
-                continue
-            yield event
-            if isinstance(event, Finished):
-                return
-
     def _on_engine_thread(self, event: Event) -> None:
         try:
             self._loop.call_soon_threadsafe(self._take, event)
@@ -196,7 +194,7 @@ class Exchange:
         if self._first_token_at is None:
             self._first_token_at = time.time()
         self.tokens.append(event)
-        self._events.put_nowait(event)
+        self._tell(event)
 
     async def _store(self, finished: Finished) -> None:
         try:
@@ -207,7 +205,7 @@ class Exchange:
         self._services.in_flight -= 1
         first_token_s = self._first_token_at - self._accepted_at if self._first_token_at else None
         self._services.metrics.answered(finished.reason, first_token_s, time.time() - self._accepted_at)
-        self._events.put_nowait(finished)
+        self._tell(finished)
 
     def _write(self, finished: Finished) -> None:
         turns = self._services.store.turns
@@ -225,7 +223,7 @@ class Exchange:
             first_token_at=self._first_token_at,
         )
         if whole:
-            turns.finish(self.accepted.turn_id, response)
+            turns.finish(self.accepted.turn_id, response, alternative=self.accepted.answers > 1)
         else:
             turns.abort(self.accepted.turn_id, response, "aborted" if finished.reason == "cancelled" else "error")
         if self.accepted.placement.is_last:

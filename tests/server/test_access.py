@@ -18,6 +18,9 @@ ROUTES = [
     ("GET", "/v1/models"),
     ("GET", "/v1/models/clawd"),
     ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/messages"),
+    ("POST", "/v1/messages/count_tokens"),
+    ("POST", "/v1/responses"),
     ("GET", "/metrics"),
     ("GET", "/clawd/v1/status"),
     ("GET", "/clawd/v1/turns/x"),
@@ -85,7 +88,9 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield server
 
 
-@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": "Basic eDp5"}])
+@pytest.mark.parametrize(
+    "headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": "Basic eDp5"}, {"x-api-key": "wrong"}]
+)
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_every_route_needs_a_key(open_server: Live, headers: dict, method: str, path: str) -> None:
     reply = open_server.http.request(method, path, headers=headers, json=CHAT if method == "POST" else None)
@@ -95,8 +100,9 @@ def test_every_route_needs_a_key(open_server: Live, headers: dict, method: str, 
 
 def test_a_key_opens(open_server: Live) -> None:
     _, key = open_server.store.people.add("ada")
-    headers = {"authorization": f"Bearer {key}", "host": "clawd.example"}
-    assert open_server.http.post("/v1/chat/completions", json=CHAT, headers=headers).status_code == 200
+    for headers in ({"authorization": f"Bearer {key}"}, {"x-api-key": key}, {"authorization": "", "x-api-key": key}):
+        reply = open_server.http.post("/v1/chat/completions", json=CHAT, headers={**headers, "host": "clawd.example"})
+        assert reply.status_code == 200
 
 
 def test_a_body_that_is_too_large_is_refused_however_it_comes(open_server: Live) -> None:
