@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -81,15 +82,14 @@ class OpenClaw:
     def settings(self) -> dict:
         return json.loads(self.config.read_text())
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, status: int = 0) -> str:
         """One `openclaw` command to its end; its stdout."""
         process = self.begin(*arguments)
         try:
             out, said = process.communicate(timeout=TURN_S)
         finally:
             end_group(process)
-        log = self.gateway_log.read_text() if self.gateway_log.exists() else ""
-        assert process.returncode == 0, f"openclaw {' '.join(arguments)}\n{out}\n{said}\ngateway:\n{log[-3000:]}"
+        assert process.returncode == status, f"openclaw {' '.join(arguments)}\n{out}\n{said}\n{self._log()[-3000:]}"
         return out
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
@@ -105,10 +105,11 @@ class OpenClaw:
             start_new_session=True,
         )
 
-    def say(self, text: str) -> str:
-        """One turn through the gateway; the answer that a person is shown."""
-        done = json.loads(self.run("agent", "--agent", "main", "--message", text, "--json"))
-        assert done["status"] == "ok", done
+    def say(self, text: str, *, fails: bool = False) -> str:
+        """One turn through the gateway; the answer, or the trouble, that a person is shown."""
+        out = self.run("agent", "--agent", "main", "--message", text, "--json", status=int(fails))
+        done = json.loads(out)
+        assert done["status"] == ("error" if fails else "ok"), done
         return "\n".join(payload["text"] or "" for payload in done["result"]["payloads"])
 
     def start_gateway(self) -> None:
@@ -140,18 +141,27 @@ class OpenClaw:
             process.kill()
 
     def install_plugin(self) -> None:
-        """As `integrations/openclaw/README.md` says."""
+        """As `integrations/openclaw/README.md` says, while the gateway runs."""
         self.run("plugins", "install", "--link", str(PLUGIN), "--force", "--accept-capabilities")
         self.run("config", "set", "plugins.entries.clawd.hooks.allowConversationAccess", "true", "--strict-json")
+        self.wait_for_reload("plugins.entries.clawd.hooks")
+
+    def wait_for_reload(self, setting: str) -> None:
+        """The gateway looks after its config itself, and says what it has taken over."""
+        applied = re.compile(rf"config hot reload applied \([^)]*{re.escape(setting)}")
+        wait_for(lambda: applied.search(self._log()) is not None, f"{setting} is taken over", timeout_s=60)
 
     def reached_for(self) -> set[str]:
         """Hosts beyond this machine that OpenClaw tried, in vain, to reach."""
         lines = self.refused.read_text().splitlines() if self.refused.exists() else []
         return {line.split(" ", 2)[1] for line in lines}
 
+    def _log(self) -> str:
+        return self.gateway_log.read_text() if self.gateway_log.exists() else ""
+
     def _is_ready(self) -> bool:
         assert self._gateway is not None
-        assert self._gateway.poll() is None, self.gateway_log.read_text()
+        assert self._gateway.poll() is None, self._log()
         try:
             return httpx.get(f"http://127.0.0.1:{self._port}/readyz", timeout=2).status_code == 200
         except httpx.HTTPError:
