@@ -8,9 +8,14 @@ import { join } from "node:path";
 const SESSION = "X-Session-Id";
 const TURN_TYPE = "X-Turn-Type";
 
-// OpenClaw keeps a session's id when a person begins anew, so its resets are counted here, and kept over restarts.
+// OpenClaw keeps a session's id when a person begins anew, so when that was is noted here, and kept over restarts.
 const BEGINS_ANEW = new Set(["new", "reset", "idle", "daily", "deleted"]);
-const COUNTS_FILE = "clawd-session-resets.json";
+const NOTES_FILE = "clawd-session-beginnings.json";
+const NOTES_KEPT = 2000;
+// OpenClaw's own work in a copy of a session has an id of its own each time; clawd files it by OpenClaw's other headers.
+const INTERNAL = "internal-session-effects";
+// Runs that no person started, by what OpenClaw calls their trigger. Of any other kind nothing is said.
+const STARTED_BY_NOBODY = new Set(["heartbeat", "cron", "memory"]);
 const RUNS_KEPT = 500; // a run that never ends must not be remembered for ever
 
 /** What is known of the runs that go on: run id → { session, trigger }. */
@@ -32,29 +37,36 @@ class Runs {
   }
 }
 
-/** How often each session has begun anew. Read at each use: the gateway isn't the only process that may run sessions. */
-class Resets {
+/** When each session last began anew, in minutes since 1970. The gateway isn't the only process that runs sessions. */
+class Beginnings {
   #path;
 
   constructor(folder) {
-    this.#path = join(folder, COUNTS_FILE);
+    this.#path = join(folder, NOTES_FILE);
   }
 
-  /** Throws if there are counts that can't be read. */
-  count(sessionId) {
-    return this.#counts()[sessionId] ?? 0;
+  of(sessionId) {
+    return this.#read()[sessionId] ?? this.beginAnew(sessionId);
   }
 
-  add(sessionId) {
-    const counts = this.#counts();
-    counts[sessionId] = (counts[sessionId] ?? 0) + 1;
-    const written = `${this.#path}.${process.pid}`;
-    writeFileSync(written, JSON.stringify(counts), { mode: 0o600 });
-    renameSync(written, this.#path);
+  /** Two beginnings of one session never have the same number. */
+  beginAnew(sessionId) {
+    const notes = this.#read();
+    const minutes = Math.max((notes[sessionId] ?? 0) + 1, Math.floor(Date.now() / 60_000));
+    this.#write({ ...notes, [sessionId]: minutes });
+    return minutes;
   }
 
-  #counts() {
+  /** Throws if there are notes that can't be read. */
+  #read() {
     return existsSync(this.#path) ? JSON.parse(readFileSync(this.#path, "utf8")) : {};
+  }
+
+  #write(notes) {
+    const newest = Object.entries(notes).sort(([, one], [, other]) => other - one);
+    const written = `${this.#path}.${process.pid}`;
+    writeFileSync(written, JSON.stringify(Object.fromEntries(newest.slice(0, NOTES_KEPT))), { mode: 0o600 });
+    renameSync(written, this.#path);
   }
 }
 
@@ -65,12 +77,12 @@ function withHeaders(streamFn, headersOf) {
     streamFn(model, context, { ...options, headers: { ...options?.headers, ...headersOf(options) } });
 }
 
-/** The headers of a request in a run. Only what isn't a person's turn is said: clawd sees more in the request itself. */
+/** The headers of a request in a run. A turn is never called a person's: clawd sees more in the request itself. */
 function headersOfRun(run) {
   if (!run) return {};
   return {
     ...(run.session ? { [SESSION]: run.session } : {}),
-    ...(run.trigger && run.trigger !== "user" ? { [TURN_TYPE]: "side" } : {}),
+    ...(STARTED_BY_NOBODY.has(run.trigger) ? { [TURN_TYPE]: "side" } : {}),
   };
 }
 
@@ -81,7 +93,7 @@ export default {
 
   register(api) {
     const runs = new Runs();
-    const resets = new Resets(api.runtime.state.resolveStateDir(process.env));
+    const beginnings = new Beginnings(api.runtime.state.resolveStateDir(process.env));
 
     api.registerProvider({
       id: "clawd",
@@ -97,14 +109,15 @@ export default {
     });
     api.on("agent_end", (event, context) => runs.end(event.runId ?? context.runId));
     api.on("session_end", ({ sessionId, reason }) => {
-      if (BEGINS_ANEW.has(reason)) resets.add(sessionId);
+      if (BEGINS_ANEW.has(reason)) beginnings.beginAnew(sessionId);
     });
 
-    /** Without the count the same name could mean two conversations: then none is sent, and clawd goes by the rest. */
+    /** Without a beginning the same name could mean two conversations: then none is sent, and clawd goes by the rest. */
     function nameOf(sessionId) {
-      if (!sessionId) return undefined;
+      if (!sessionId || sessionId.startsWith(INTERNAL)) return undefined;
       try {
-        return `${sessionId}/${resets.count(sessionId)}`;
+        // Not `:`, which stands in OpenClaw's own names for a session and would make this one of them.
+        return `${sessionId}/${beginnings.of(sessionId)}`;
       } catch (error) {
         api.logger.warn(`the session is not named to clawd: ${error}`);
         return undefined;
