@@ -281,6 +281,11 @@ def test_a_model_run_is_known_only_if_openclaw_says_who_it_is(store: Store) -> N
     assert Client(store).post([user("one question")])[0].kind == "main"
     known, _ = Client(store, x_clawd_client="openclaw").post([user("another question")])
     assert (known.kind, known.kind_evidence) == ("side", "model run")
+    system = {"role": "system", "content": "Current model identity: clawd/clawd. If asked what model you are, say so."}
+    through_gateway, _ = Client(store, x_clawd_client="openclaw").post([system, user("a question")])
+    assert (through_gateway.kind, through_gateway.kind_evidence) == ("side", "model run")
+    longer = {"role": "system", "content": f"{system['content']}\nYou are the person's assistant."}
+    assert Client(store, x_clawd_client="openclaw").post([longer, user("a question")])[0].kind == "main"
     told, _ = Client(store, x_clawd_client="openclaw", x_turn_type="main").post([user("a third question")])
     assert (told.kind, told.kind_evidence) == ("main", "header")
 
