@@ -55,7 +55,7 @@ def prepare(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> Pa
     Raises:
         ModelError: as `load_base`.
     """
-    folder = cache / f"dense-{fingerprint[:32]}-{str(dtype).removeprefix('torch.')}"
+    folder = cache / f"dense-{dense_name(fingerprint, dtype)}"
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f".{folder.name}.lock")):
         for leftover in folder.parent.glob(f".{folder.name}.*/"):  # of a process that was killed at it
@@ -63,6 +63,11 @@ def prepare(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> Pa
         if not _is_whole(folder):
             _build(gguf, folder, dtype)
     return folder
+
+
+def dense_name(fingerprint: str, dtype: torch.dtype) -> str:
+    """Tells one base in one number format from any other."""
+    return f"{fingerprint[:32]}-{str(dtype).removeprefix('torch.')}"
 
 
 def _is_whole(folder: Path) -> bool:
