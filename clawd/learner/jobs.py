@@ -34,6 +34,8 @@ from clawd.paths import DataFolder
 from clawd.store import Store
 from clawd.store.records import Update, Version
 
+NOT_RENDERED = "its prompt can't be rendered again as it was served, and it has no reward"
+NO_CARD = "it has neither reward nor hint, and the preference card is empty now"
 RESULT_FILES = (ADAPTER_GGUF, PEFT_WEIGHTS, PEFT_CONFIG, OPTIMIZER_FILE)
 
 
@@ -110,9 +112,11 @@ def _samples(store: Store, update: Update, render: Render, card: Sequence[str]) 
     left_out: dict[str, str] = {}
     for stored in store.signals.of_update(update.id):
         turn = store.turns.get(stored.turn_id)
-        hints = hint_prompts(turn, store.signals.hints(turn.id), render, card)
+        given = store.signals.hints(turn.id)
+        hints = hint_prompts(turn, given, render, card)
         if not hints and not stored.reward:
-            left_out[stored.id] = "its prompt can't be rendered again as it was served, and it has no reward"
+            told = given or card
+            left_out[stored.id] = NOT_RENDERED if told else NO_CARD
             continue
         try:
             samples.append(

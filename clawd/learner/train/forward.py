@@ -166,4 +166,5 @@ class _Divergence(torch.autograd.Function):
 
 def _chunks(hidden: Tensor, head: Tensor) -> list[slice]:
     size = max(1, CHUNK_LOGITS // head.shape[0])
-    return [slice(start, start + size) for start in range(0, hidden.shape[0], size)]
+    rows = max(1, hidden.shape[0])  # of nothing there is one chunk, an empty one
+    return [slice(start, start + size) for start in range(0, rows, size)]

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -85,18 +84,14 @@ def _kept(path: Path, count: int) -> list[list[int]] | None:
 @torch.no_grad()
 def greedy(policy: Policy, prompt: Sequence[int], most: int) -> list[int]:
     """The base's most likely continuation, up to its end token."""
-    model = policy.model.get_base_model().model
-    ends = _end_ids(policy.model.get_base_model().config.eos_token_id)
-    answer: list[int] = []
-    feed, past = torch.tensor([list(prompt)]), None
+    ids = torch.tensor([list(prompt)])
     with policy.adapter_off():
-        while len(answer) < most and not (answer and answer[-1] in ends):
-            output: Any = model(input_ids=feed, past_key_values=past, use_cache=True)
-            past = output.past_key_values
-            answer.append(int((output.last_hidden_state[0, -1].float() @ policy.head.T).argmax()))
-            feed = torch.tensor([[answer[-1]]])
+        whole: Tensor = policy.model.get_base_model().generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=most,
+            do_sample=False,
+            pad_token_id=0,  # one sequence at a time: nothing is padded
+        )
+    answer: list[int] = whole[0, len(prompt) :].tolist()
     return answer
-
-
-def _end_ids(stated: int | list[int] | None) -> set[int]:
-    return set() if stated is None else {stated} if isinstance(stated, int) else set(stated)

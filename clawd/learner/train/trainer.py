@@ -74,7 +74,8 @@ def update(job: Job, samples: list[Sample], aside: Path, course: Course) -> None
 
 def score_batch(run: Run) -> None:
     """Read everything under the old policy; see that there is something to learn, from the model that answered."""
-    settings, job = run.job.settings, run.job
+    job = run.job
+    settings = job.settings
     kept = choose_samples(run)
     groups = micro_batches([sequence_of(sample).length for sample in kept], settings.micro_batch_tokens)
     scored = score(run.policy, kept, groups, settings, lot=job.update_id, baseline=baseline(run))
