@@ -191,7 +191,7 @@ class LearnSettings(Section):
     """Largest global gradient norm."""
     max_sample_tokens: Annotated[int, Field(ge=32)] = 2048
     """Longest prompt + response that is trained; a longer one is discarded with that reason."""
-    micro_batch_tokens: Annotated[int, Field(ge=32)] = 1024
+    micro_batch_tokens: Annotated[int, Field(ge=32)] = 512
     """Padded tokens per forward pass."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """Number format of the frozen base while training; auto: bfloat16 where the CPU multiplies it natively."""

@@ -3,8 +3,8 @@
     python -m clawd.bench.update.child prepare|clawd|reference JOB_DIR SHARED_DIR
 
 `prepare` makes the dense base and an adapter whose B isn't zero, so that every factor has a gradient. The other two
-start from it, write the gradient of the first step and their figures into the job folder. What is timed is scoring and the
-steps; the gradient that is compared is computed once more between them, outside of the clock.
+start from it, write the gradient of the first step and their figures into the job folder. What is timed is scoring and
+the steps; the gradient that is compared is computed once more between them, outside of the clock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Clock:
         return made
 
 
-def prepare(job: Job, shared: Path) -> dict[str, float]:
+def make_adapter(job: Job, shared: Path) -> dict[str, float]:
     import torch  # noqa: PLC0415  after the environment is set, here and below
 
     from clawd.learner.train.base import load_base  # noqa: PLC0415
@@ -88,14 +88,16 @@ def clawd(job: Job, samples: list[Sample], folder: Path, shared: Path) -> dict[s
 def reference(job: Job, samples: list[Sample], folder: Path, shared: Path) -> dict[str, float]:
     import torch  # noqa: PLC0415
     from peft import PeftModel  # noqa: PLC0415
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415
 
     from clawd.bench.update.reference import accumulate, read_old  # noqa: PLC0415
-    from clawd.learner.train.base import load_base  # noqa: PLC0415
+    from clawd.learner.train.base import prepare  # noqa: PLC0415
     from clawd.learner.train.trainer import use_machine  # noqa: PLC0415
 
     settings, clock = job.settings, Clock()
     use_machine(settings.threads, torch.float32)
-    base = clock.time("load", lambda: load_base(job.base, job.base_fingerprint, job.cache, torch.float32))
+    dense = prepare(job.base, job.base_fingerprint, job.cache, torch.float32)
+    base = clock.time("load", lambda: AutoModelForCausalLM.from_pretrained(dense, dtype=torch.float32))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         model = PeftModel.from_pretrained(base, shared, is_trainable=True)
@@ -146,7 +148,7 @@ def main(arguments: list[str]) -> int:
     job, samples = read_job(folder)
     be_nice(job.settings.nice)
     if side == "prepare":
-        figures = prepare(job, shared)
+        figures = make_adapter(job, shared)
     else:
         figures = {"clawd": clawd, "reference": reference}[side](job, samples, folder, shared)
     (folder / FIGURES_FILE).write_text(json.dumps(figures))

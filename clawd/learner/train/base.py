@@ -21,6 +21,8 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM, GgufConfig, PreTrainedModel
 
 from clawd.errors import ModelError
+from clawd.learner.train import attention
+from clawd.learner.train.norm import use_lean_norms
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +46,12 @@ def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> 
         ModelError: the file can't be read, or is of an architecture that transformers can't load from GGUF.
     """
     folder = prepare(gguf, fingerprint, cache, dtype)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True)
+    attention.register()
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation=attention.NAME, local_files_only=True
+    )
     model.requires_grad_(False)
+    use_lean_norms(model)
     return cast(PreTrainedModel, model.eval())
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clawd.learner.train.policy import Policy
 
-CHUNK_LOGITS = 1 << 25  # float32 logits held at a time: 128 MiB
+CHUNK_LOGITS = 1 << 24  # float32 logits held at a time: 64 MiB; each chunk reads the whole head
 
 
 @dataclass(frozen=True)
