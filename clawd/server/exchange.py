@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -52,8 +52,10 @@ class Accepted:
         return Reply.of([*parser.feed(text), *parser.finish()])
 
 
-def accept(services: Services, user: User, headers: Mapping[str, str], chat: ChatRequest) -> Accepted:
-    """Check, render, place and record a request. Nothing is recorded of a refused one. Blocking: run it in a thread.
+def accept(services: Services, user: User, headers: Mapping[str, str], chat: ChatRequest) -> list[Accepted]:
+    """Check, render, place and record a request: one turn per answer. Nothing is recorded of a refused one.
+
+    `chat` is what every API family's request becomes. Blocking: run it in a thread.
 
     Raises:
         ApiError, NotAllowed, NameRefused, TemplateError: the request asks for what can't be.
@@ -115,7 +117,7 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
     )
     parallel = chat.parallel_tool_calls is not False
     new_parser = partial(services.replies.parser, tools, prompt, parallel=parallel)
-    return Accepted(turn_id, placement, target, messages, generation, new_parser)
+    return [Accepted(turn_id, placement, target, messages, generation, new_parser)]
 
 
 def _leaves_no_room(
@@ -143,15 +145,15 @@ def _tell_previous(services: Services, placement: Placement, turn_id: str, diges
 
 
 class Exchange:
-    """Made on the event loop; `start` it once, read `events` to the end, or `cancel` it."""
+    """Made on the event loop; `start` it once, or `cancel` it then. `tell` gets tokens, then one `Finished`."""
 
-    def __init__(self, services: Services, accepted: Accepted) -> None:
+    def __init__(self, services: Services, accepted: Accepted, tell: Callable[[Event], None]) -> None:
         self.accepted = accepted
         self.tokens: list[Token] = []
         self.text = ""
         self._services = services
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._tell = tell
         self._handle: Handle | None = None
         self._accepted_at = time.time()
         self._first_token_at: float | None = None
@@ -170,18 +172,6 @@ class Exchange:
         if self._handle is not None:
             self._handle.cancel()
 
-    async def events(self, patience_s: float) -> AsyncIterator[Event | None]:
-        """Tokens, then one `Finished`. None whenever nothing has come for `patience_s` seconds."""
-        while True:
-            try:
-                event = await asyncio.wait_for(self._events.get(), patience_s)
-            except TimeoutError:
-                yield None
-                continue
-            yield event
-            if isinstance(event, Finished):
-                return
-
     def _on_engine_thread(self, event: Event) -> None:
         try:
             self._loop.call_soon_threadsafe(self._take, event)
@@ -196,7 +186,7 @@ class Exchange:
         if self._first_token_at is None:
             self._first_token_at = time.time()
         self.tokens.append(event)
-        self._events.put_nowait(event)
+        self._tell(event)
 
     async def _store(self, finished: Finished) -> None:
         try:
@@ -207,7 +197,7 @@ class Exchange:
         self._services.in_flight -= 1
         first_token_s = self._first_token_at - self._accepted_at if self._first_token_at else None
         self._services.metrics.answered(finished.reason, first_token_s, time.time() - self._accepted_at)
-        self._events.put_nowait(finished)
+        self._tell(finished)
 
     def _write(self, finished: Finished) -> None:
         turns = self._services.store.turns

@@ -1,43 +1,89 @@
-"""ASGI responses that notice at once when the client goes away, streaming or not.
+"""ASGI responses that notice at once when the client goes away, streaming or not, in any API family's words.
 
 Starlette's own streaming response learns of it only at its next send, which may be a long prompt later.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from clawd.model.replies.deltas import CallBegins, Delta
-from clawd.model.vocab import Vocabulary
+from clawd.model.replies.deltas import Delta, Reply
 from clawd.server.engine.types import Finished, Token
 from clawd.server.errors import body
 from clawd.server.exchange import Exchange
-from clawd.server.wire import COMMENT, DONE, ChatFrame, finish_reason, logprobs, message_delta, sse
+from clawd.server.exchanges import Exchanges
+from clawd.server.sse import COMMENT, HEADERS, sse
 
 COMMENT_EVERY_S = 5.0
-"""A comment at least this often while there is nothing to send: clients and proxies give up on silent streams."""
+"""A sign of life at least this often while there is nothing to send: clients and proxies give up on silent streams."""
 
-SSE_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 ENGINE_FAILED = "The engine failed on this request; its log says why. Send it again."
+FAILURES = ("error", "cancelled")
 
 
-class ChatAnswer(Response):
-    """Answers one exchange, and cancels it if the client goes before its end."""
+@dataclass(frozen=True)
+class Answered:
+    """One whole answer."""
 
-    def __init__(
-        self, exchange: Exchange, frame: ChatFrame, vocabulary: Vocabulary, *, stream: bool, with_logprobs: bool
-    ) -> None:
+    tokens: Sequence[Token]
+    text: str  # as the model wrote it
+    reply: Reply
+    finished: Finished
+
+
+class Writer(ABC):
+    """Words one HTTP answer as an API family does. `index`: which of its answers, counted from 0.
+
+    A stream is `begin`, then per answer `token` as often as there are some and one `end`, and `close` when all have
+    ended; or it breaks off with `failed`. What isn't streamed is `whole`, or `failure` with status 500.
+    """
+
+    sign_of_life: bytes = COMMENT
+
+    @abstractmethod
+    def begin(self) -> Iterable[bytes]:
+        """Sent at once, before anything is read."""
+
+    @abstractmethod
+    def token(self, index: int, token: Token, deltas: list[Delta]) -> Iterable[bytes]:
+        """`deltas`: what the token's text says; often nothing."""
+
+    @abstractmethod
+    def end(self, index: int, finished: Finished, deltas: list[Delta]) -> Iterable[bytes]:
+        """`deltas`: what was held back until it was clear that no more comes."""
+
+    @abstractmethod
+    def close(self, ends: Sequence[Finished]) -> Iterable[bytes]:
+        """`ends`: one per answer, in order."""
+
+    @abstractmethod
+    def whole(self, answers: Sequence[Answered]) -> dict[str, Any]:
+        """The body of an answer that isn't streamed."""
+
+    def failure(self) -> dict[str, Any]:
+        """The error body when the engine fails."""
+        return body(500, ENGINE_FAILED, "engine_failed")
+
+    def failed(self) -> Iterable[bytes]:
+        """The same in a stream, its last event."""
+        yield sse(self.failure())
+
+
+class Answer(Response):
+    """Answers one request, and cancels its exchanges if the client goes before the end."""
+
+    def __init__(self, exchanges: Exchanges, writer: Writer, *, stream: bool) -> None:
         super().__init__()
-        self._exchange = exchange
-        self._frame = frame
-        self._vocabulary = vocabulary
+        self._exchanges = exchanges
+        self._writer = writer
         self._answer = self._stream if stream else self._whole
-        self._with_logprobs = with_logprobs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         finished = False
@@ -55,67 +101,54 @@ class ChatAnswer(Response):
                 group.cancel_scope.cancel()
         finally:
             if not finished:
-                self._exchange.cancel()
+                self._exchanges.cancel()
 
     async def _stream(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in SSE_HEADERS.items()]
+        headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async for chunk in self._chunks():
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        frame = self._frame
-        parser = self._exchange.accepted.new_parser()
-        called = False
-        yield frame.delta({"role": "assistant", "content": ""})
-        async for event in self._exchange.events(COMMENT_EVERY_S):
-            if event is None:
-                yield COMMENT
-            elif isinstance(event, Token):
-                scores = self._scores([event])
-                deltas = parser.feed(event.text)
-                called |= any(isinstance(delta, CallBegins) for delta in deltas)
-                for chunk in self._deltas(deltas, scores):
+        writer = self._writer
+        parsers = [exchange.accepted.new_parser() for exchange in self._exchanges.all]
+        ends: dict[int, Finished] = {}
+        for chunk in writer.begin():
+            yield chunk
+        async for told in self._exchanges.events(COMMENT_EVERY_S):
+            if told is None:
+                yield writer.sign_of_life
+                continue
+            index, event = told
+            if isinstance(event, Token):
+                chunks = writer.token(index, event, parsers[index].feed(event.text))
+            elif event.reason in FAILURES:
+                self._exchanges.cancel()  # the others: half of what was asked for is no answer
+                for chunk in writer.failed():
                     yield chunk
-            elif event.reason in ("error", "cancelled"):
-                yield sse(body(500, ENGINE_FAILED, "engine_failed"))
                 return
             else:
-                deltas = [*parser.feed(event.text), *parser.finish()]
-                called |= any(isinstance(delta, CallBegins) for delta in deltas)
-                for chunk in self._deltas(deltas, None):
-                    yield chunk
-                yield frame.delta({}, reason=finish_reason(event, called))
-                if frame.include_usage:
-                    yield frame.usage(event)
-                yield DONE
-
-    def _scores(self, tokens: list[Token]) -> dict[str, Any] | None:
-        """The log-probabilities of tokens that have a text; None: not asked for, or there are none.
-
-        The token that ends the answer is no part of its content. It is in the store.
-        """
-        said = [token for token in tokens if not self._vocabulary.is_end(token.id)]
-        return logprobs(said, self._vocabulary) if self._with_logprobs and said else None
-
-    def _deltas(self, deltas: list[Delta], scores: dict[str, Any] | None) -> Iterator[bytes]:
-        """Chunks for what one token said; its scores go with the first, or alone if it said nothing yet."""
-        for place, delta in enumerate(deltas):
-            yield self._frame.delta(message_delta(delta), scores=None if place else scores)
-        if scores and not deltas:
-            yield self._frame.delta({"content": ""}, scores=scores)
+                ends[index] = event
+                chunks = writer.end(index, event, [*parsers[index].feed(event.text), *parsers[index].finish()])
+            for chunk in chunks:
+                yield chunk
+        for chunk in writer.close([ends[index] for index in sorted(ends)]):
+            yield chunk
 
     async def _whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        finished: Finished | None = None
-        async for event in self._exchange.events(COMMENT_EVERY_S):
-            if isinstance(event, Finished):
-                finished = event
-        assert finished is not None
-        if finished.reason in ("error", "cancelled"):
-            await JSONResponse(body(500, ENGINE_FAILED, "engine_failed"), 500)(scope, receive, send)
+        ends: dict[int, Finished] = {}
+        async for told in self._exchanges.events(COMMENT_EVERY_S):
+            if told is not None and isinstance(told[1], Finished):
+                ends[told[0]] = told[1]
+                if told[1].reason in FAILURES:
+                    self._exchanges.cancel()
+        if any(finished.reason in FAILURES for finished in ends.values()):
+            await JSONResponse(self._writer.failure(), 500)(scope, receive, send)
             return
-        scores = self._scores(self._exchange.tokens)
-        reply = self._exchange.accepted.reply(self._exchange.text)
-        whole = self._frame.whole(reply, finished, scores)
-        await JSONResponse(whole)(scope, receive, send)
+        answers = [_answered(exchange, ends[index]) for index, exchange in enumerate(self._exchanges.all)]
+        await JSONResponse(self._writer.whole(answers))(scope, receive, send)
+
+
+def _answered(exchange: Exchange, finished: Finished) -> Answered:
+    return Answered(exchange.tokens, exchange.text, exchange.accepted.reply(exchange.text), finished)

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clawd.model.replies.deltas import CallArguments, CallBegins, Content, Delta, Reasoning, Reply
 from clawd.model.vocab import Vocabulary
-from clawd.server.engine.types import Finished, Token
+from clawd.server.engine.types import AdapterVersion, Finished, Token
+from clawd.server.responses import Answered, Writer
+from clawd.server.sse import DONE, sse
 
-DONE = b"data: [DONE]\n\n"
-COMMENT = b": reading the prompt\n\n"
-
-
-def sse(event: dict[str, Any]) -> bytes:
-    """One server-sent event."""
-    return b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+RESPONSE_PREFIXES = ("chatcmpl-", "cmpl-", "msg_", "resp_")
+"""What the API families write before a turn's id to make a response's."""
 
 
-def usage(finished: Finished) -> dict[str, Any]:
+def turn_of_response(response_id: str) -> str:
+    """The turn that a response's id names."""
+    for prefix in RESPONSE_PREFIXES:
+        if response_id.startswith(prefix):
+            return response_id.removeprefix(prefix)
+    return response_id
+
+
+def system_fingerprint(base_fingerprint: str, version: AdapterVersion | None) -> str:
+    """Names the base and the adapter version that answer."""
+    return f"{base_fingerprint[:12]}-{f'v{version.number}' if version else 'base'}"
+
+
+def usage(ends: Sequence[Finished]) -> dict[str, Any]:
+    """Of all answers to one prompt, which is read once. `cached_tokens`: what was remembered before the first."""
+    prompt, response = ends[0].prompt_tokens, sum(finished.response_tokens for finished in ends)
     return {
-        "prompt_tokens": finished.prompt_tokens,
-        "completion_tokens": finished.response_tokens,
-        "total_tokens": finished.prompt_tokens + finished.response_tokens,
-        "prompt_tokens_details": {"cached_tokens": finished.cached_tokens},
+        "prompt_tokens": prompt,
+        "completion_tokens": response,
+        "total_tokens": prompt + response,
+        "prompt_tokens_details": {"cached_tokens": ends[0].cached_tokens},
     }
 
 
@@ -80,47 +91,88 @@ def finish_reason(finished: Finished, called: bool) -> str:
 
 
 @dataclass(frozen=True)
-class ChatFrame:
+class Head:
     """What all chunks of one answer share."""
 
     id: str
     created: int
     model: str
     fingerprint: str
-    include_usage: bool = False
+    include_usage: bool = False  # in a stream
 
-    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
-        event: dict[str, Any] = {
+    def of(self, kind: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        return {
             "id": self.id,
-            "object": "chat.completion.chunk",
+            "object": kind,
             "created": self.created,
             "model": self.model,
             "system_fingerprint": self.fingerprint,
             "choices": choices,
+            **more,
         }
-        if self.include_usage:
-            event["usage"] = None  # the contract: null in every chunk but the last
-        return sse({**event, **more})
 
-    def delta(self, delta: dict[str, Any], reason: str | None = None, scores: dict[str, Any] | None = None) -> bytes:
-        return self._chunk([{"index": 0, "delta": delta, "logprobs": scores, "finish_reason": reason}])
+    def chunk(self, kind: str, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        null: dict[str, Any] = {"usage": None} if self.include_usage else {}  # in every chunk but the last
+        return sse(self.of(kind, choices, **{**null, **more}))
 
-    def usage(self, finished: Finished) -> bytes:
-        return self._chunk([], usage=usage(finished))
 
-    def whole(self, reply: Reply, finished: Finished, scores: dict[str, Any] | None) -> dict[str, Any]:
-        choice = {
-            "index": 0,
-            "message": whole_message(reply),
-            "logprobs": scores,
-            "finish_reason": finish_reason(finished, bool(reply.calls)),
-        }
+class ChatWriter(Writer):
+    """`chat.completion` objects and chunks."""
+
+    def __init__(self, head: Head, vocabulary: Vocabulary, *, with_logprobs: bool) -> None:
+        self._head = head
+        self._vocabulary = vocabulary
+        self._with_logprobs = with_logprobs
+        self._called: set[int] = set()  # answers that hold a call
+
+    def begin(self) -> Iterable[bytes]:
+        yield self._chunk(0, {"role": "assistant", "content": ""})
+
+    def token(self, index: int, token: Token, deltas: list[Delta]) -> Iterable[bytes]:
+        """Chunks for what one token said; its scores go with the first, or alone if it said nothing yet."""
+        scores = self._scores([token])
+        for place, delta in enumerate(deltas):
+            yield self._delta(index, delta, None if place else scores)
+        if scores and not deltas:
+            yield self._chunk(index, {"content": ""}, scores=scores)
+
+    def end(self, index: int, finished: Finished, deltas: list[Delta]) -> Iterable[bytes]:
+        for delta in deltas:
+            yield self._delta(index, delta, None)
+        yield self._chunk(index, {}, reason=finish_reason(finished, index in self._called))
+
+    def close(self, ends: Sequence[Finished]) -> Iterable[bytes]:
+        if self._head.include_usage:
+            yield self._head.chunk("chat.completion.chunk", [], usage=usage(ends))
+        yield DONE
+
+    def whole(self, answers: Sequence[Answered]) -> dict[str, Any]:
+        choices = [self._choice(index, answer) for index, answer in enumerate(answers)]
+        return self._head.of("chat.completion", choices, usage=usage([answer.finished for answer in answers]))
+
+    def _choice(self, index: int, answer: Answered) -> dict[str, Any]:
         return {
-            "id": self.id,
-            "object": "chat.completion",
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": self.fingerprint,
-            "choices": [choice],
-            "usage": usage(finished),
+            "index": index,
+            "message": whole_message(answer.reply),
+            "logprobs": self._scores(answer.tokens),
+            "finish_reason": finish_reason(answer.finished, bool(answer.reply.calls)),
         }
+
+    def _scores(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
+        """The log-probabilities of tokens that have a text; None: not asked for, or there are none.
+
+        The token that ends the answer is no part of its content. It is in the store.
+        """
+        said = [token for token in tokens if not self._vocabulary.is_end(token.id)]
+        return logprobs(said, self._vocabulary) if self._with_logprobs and said else None
+
+    def _delta(self, index: int, delta: Delta, scores: dict[str, Any] | None) -> bytes:
+        if isinstance(delta, CallBegins):
+            self._called.add(index)
+        return self._chunk(index, message_delta(delta), scores=scores)
+
+    def _chunk(
+        self, index: int, delta: dict[str, Any], reason: str | None = None, scores: dict[str, Any] | None = None
+    ) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": scores, "finish_reason": reason}
+        return self._head.chunk("chat.completion.chunk", [choice])

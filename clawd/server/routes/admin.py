@@ -12,9 +12,9 @@ from clawd.errors import NotAllowed
 from clawd.server.auth import identify
 from clawd.server.body import Body
 from clawd.server.errors import ApiError
-from clawd.server.routes.chat import turn_of_response
 from clawd.server.services import Services
 from clawd.server.status import status
+from clawd.server.wire import turn_of_response
 from clawd.store.records import Turn, User, Vote
 from clawd.store.signals import FEEDBACK, FeedbackEffect
 
