@@ -74,18 +74,26 @@ class ServerSettings(Section):
     """Largest request body, in megabytes."""
     max_waiting: Annotated[int, Field(ge=0)] = 256
     """Requests that may wait for a place; further ones are asked to come back (429)."""
+    max_waiting_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of `max_waiting` that one user may take, so that nobody fills the queue for all."""
+    max_wait_s: Annotated[float, Field(gt=0)] | None = 600.0
+    """Seconds that a person's request waits to be begun before it is told to come back (503); none: for ever."""
+    max_request_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds of a request in all; then its answer ends, as one cut by its length does. None: as long as it takes."""
     max_running: Annotated[int, Field(ge=1, le=128)] = 8
     """Requests that are decoded together; further ones wait."""
     remembered: Annotated[int, Field(ge=0, le=120)] = 24
     """Conversations whose key-value state is kept for their next turn, least recently used out first."""
-    prompt_chunk: Annotated[int, Field(ge=16, le=4096)] = 256
-    """Prompt tokens read in one step when nobody else is being answered."""
+    prompt_chunk: Annotated[int, Field(ge=16, le=4096)] | None = None
+    """Prompt tokens read in a step when nobody else is answered; none: 64 on a CPU, 512 on a GPU."""
     prompt_chunk_shared: Annotated[int, Field(ge=8, le=4096)] = 32
     """Prompt tokens read in one step while others are being answered: small keeps their tokens flowing."""
     adapter_slice: Annotated[int, Field(ge=1, le=256)] = 8
     """Steps that one adapter version gets before another one's turn; changing adapters costs a graph rebuild."""
     adapters_loaded: Annotated[int, Field(ge=1)] = 16
-    """Adapter versions kept in memory; further ones are loaded when asked for."""
+    """Adapter versions kept in memory beside the active ones; further ones are loaded when asked for."""
+    saved_states_mb: Annotated[int, Field(ge=0)] = 512
+    """Disk space for the key-value states of long conversations, which a restart then needn't read again; 0: none."""
     default_max_tokens: Annotated[int, Field(ge=1)] | None = None
     """Longest answer when a request names no limit; none: what the context still holds."""
     default_temperature: Annotated[float, Field(ge=0, le=2)] = 0.7

@@ -18,6 +18,14 @@ class ConfigError(ClawdError):
     exit_status = 78  # EX_CONFIG
 
 
+class MissingExtra(ClawdError):
+    """A part of clawd that isn't installed with it is asked for: the text names the extra to install."""
+
+
+class BenchFailed(ClawdError):
+    """A figure couldn't be measured; the text says why. The throw-away daemon's folder is left for a look."""
+
+
 class AlreadyRunning(ClawdError):
     """Another daemon holds this data folder: stop it, or give this one a folder of its own with CLAWD_HOME."""
 
@@ -90,8 +98,16 @@ class ContextOverflow(ClawdError):
         self.context_tokens = context_tokens
 
 
+class SchemaRefused(ClawdError):
+    """A JSON schema can't be enforced: leave out what the text names, or ask without the schema."""
+
+
 class EngineStopped(ClawdError):
     """The engine has ended or failed; the daemon restarts it. Send the request again."""
+
+
+class TookTooLong(ClawdError):
+    """A request had no answer within its time limit (`server.max_wait_s`, `server.max_request_s`). Send it again."""
 
 
 class StoreError(ClawdError):

@@ -1,9 +1,9 @@
-"""How fast the engine decodes, as a fraction of a bare llama.cpp loop, and what the key-value formats cost.
+"""How fast the engine decodes, as a fraction of a bare llama.cpp loop; what key-value formats and prompt chunks cost.
 
 Both sides run in one process on one model file with the same threads, batch, context and number format, one round of
-each in turn, so that a machine whose speed drifts slows both alike. The bare loop decodes, takes the largest logit and
-goes on: no log-probabilities, no text, no queue. `fraction` is the median over the rounds. Where other programs disturb
-the measurement, `fraction_undisturbed` says more: it compares the quickest tenth of the steps.
+each in turn, so that a machine whose speed drifts slows both alike (`decoding.py`). `fraction` is the median over the
+rounds. Where other programs disturb the measurement, `fraction_undisturbed` says more: it compares the quickest tenth
+of the steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import statistics
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,17 +19,18 @@ from typing import Any
 import numpy as np
 import psutil
 
+from clawd.bench.decoding import BareLoop, decode_with
 from clawd.bench.report import Goal, Report
-from clawd.config import ModelSettings, Settings
+from clawd.config import ModelSettings, ServerSettings, Settings
 from clawd.model.embedded import embedded_model_path
-from clawd.model.llama import llama
-from clawd.model.vocab import load_model
 from clawd.server.engine.engine import Engine
-from clawd.server.engine.model import KV_TYPES
-from clawd.server.engine.types import Event, Finished, GenerationRequest, SamplingParams
+from clawd.server.engine.model import KV_TYPES, LoadedModel
+from clawd.server.engine.scheduler import Remove, Row
 
 STREAMS = (1, 8)
 GOAL_AT_ONE_STREAM = 0.95
+CHUNKS = (16, 32, 64, 128, 256)
+CHUNK_ROUNDS = 5
 
 
 def run(model: Path | None = None, *, quick: bool = False, command: str = "clawd bench decode") -> Report:
@@ -53,87 +53,8 @@ def run(model: Path | None = None, *, quick: bool = False, command: str = "clawd
         bare.close()
     if not quick:
         rows += [_apart(_measure_format, path, kv_type) for kv_type in KV_TYPES]
+        rows += measure_chunks(path)
     return Report("decode", command, rows, goals)
-
-
-class BareLoop:
-    """The least that decodes: llama.cpp's batch, one call per step, the largest logit. Shaped like `engine`."""
-
-    def __init__(self, path: Path, engine: Engine) -> None:
-        shape = engine.shape
-        self._model = load_model(path)
-        params = llama.llama_context_default_params()
-        params.n_ctx, params.n_seq_max, params.kv_unified = shape.cells, shape.sequences, True
-        params.n_batch = params.n_ubatch = shape.rows
-        params.n_outputs_max = shape.sequences
-        params.n_threads = params.n_threads_batch = shape.threads
-        params.type_k = params.type_v = KV_TYPES[shape.kv_type]
-        self._context = llama.llama_init_from_model(self._model, params)
-        self._batch = llama.llama_batch_init(shape.rows, 0, 1)
-        self._size = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self._model))
-
-    def decode(self, prompts: Sequence[Sequence[int]], tokens: int) -> list[float]:
-        """Answer `prompts` in one batch, `tokens` each; returns the seconds of each step, the prompts not counted."""
-        llama.llama_memory_clear(llama.llama_get_memory(self._context), False)
-        newest = []
-        for sequence, prompt in enumerate(prompts):
-            self._step([(token, at, sequence) for at, token in enumerate(prompt)])
-            newest.append(self._largest(len(prompt) - 1))
-        times = [time.perf_counter()]
-        for step in range(tokens):
-            self._step([(newest[s], len(prompts[s]) + step, s) for s in range(len(prompts))])
-            newest = [self._largest(sequence) for sequence in range(len(prompts))]
-            times.append(time.perf_counter())
-        steps: list[float] = np.diff(times).tolist()
-        return steps
-
-    def close(self) -> None:
-        llama.llama_batch_free(self._batch)
-        llama.llama_free(self._context)
-        llama.llama_model_free(self._model)
-
-    def _step(self, rows: Sequence[tuple[int, int, int]]) -> None:
-        batch = self._batch
-        batch.n_tokens = len(rows)
-        last = {sequence: i for i, (_, _, sequence) in enumerate(rows)}
-        for i, (token, position, sequence) in enumerate(rows):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, position, 1
-            batch.seq_id[i][0] = sequence
-            batch.logits[i] = int(last[sequence] == i)
-        if llama.llama_decode(self._context, batch) != 0:
-            raise RuntimeError("the bare loop can't decode")
-
-    def _largest(self, row: int) -> int:
-        pointer = llama.llama_get_logits_ith(self._context, row)
-        return int(np.ctypeslib.as_array(pointer, (self._size,)).argmax())
-
-
-class _Stream:
-    """Times of the tokens of one request."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-        self.done = threading.Event()
-
-    def sink(self, event: Event) -> None:
-        if isinstance(event, Finished):
-            self.done.set()
-        else:
-            self.times.append(time.perf_counter())
-
-
-def decode_with(engine: Engine, prompts: Sequence[Sequence[int]], tokens: int) -> list[float]:
-    """As `BareLoop.decode`: seconds between the tokens of one stream while all prompts are being answered."""
-    streams = [_Stream() for _ in prompts]
-    for stream, prompt in zip(streams, prompts, strict=True):
-        request = GenerationRequest("bench", tuple(prompt), tokens + 1, sampling=SamplingParams(temperature=0))
-        engine.submit(request, stream.sink)
-    for stream in streams:
-        stream.done.wait()
-    begin = max(stream.times[0] for stream in streams)
-    end = min(stream.times[-1] for stream in streams)
-    between: list[float] = np.diff([at for at in streams[0].times if begin <= at <= end]).tolist()
-    return between
 
 
 def _prompts(engine: Engine, count: int) -> list[list[int]]:
@@ -188,6 +109,35 @@ def _measure_format(path: Path, kv_type: str) -> dict[str, Any]:
         }
     finally:
         engine.close()
+
+
+def measure_chunks(path: Path) -> list[dict[str, Any]]:
+    """How fast prompts are read by the number of tokens per step, and how long a step is: a newcomer waits for one.
+
+    Sizes alternate; the quickest step of each counts, so that other programs disturb it little.
+    """
+    server = ServerSettings(prompt_chunk=max(CHUNKS))
+    model = LoadedModel.load(path, ModelSettings(), server)
+    tokens = np.random.default_rng(0).integers(100, model.vocabulary.size, max(CHUNKS)).astype(np.int32)
+    quickest = dict.fromkeys(CHUNKS, float("inf"))
+    try:
+        for _ in range(CHUNK_ROUNDS):
+            for chunk in CHUNKS:
+                started = time.perf_counter()
+                model.decode((Row("bench", 0, tokens[:chunk], 0, samples=True),))
+                quickest[chunk] = min(quickest[chunk], time.perf_counter() - started)
+                model.apply((Remove(0, 0),))
+    finally:
+        model.close()
+    return [
+        {
+            "what": "prompt_chunk",
+            "prompt_chunk": chunk,
+            "prompt_tokens_per_s": round(chunk / step_s, 1),
+            "step_ms": round(1000 * step_s),
+        }
+        for chunk, step_s in quickest.items()
+    ]
 
 
 def _apart(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,21 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from clawd.errors import MissingExtra
+
 # The benchmarks load llama.cpp's binding, which `clawd --help` must not: they are imported where they run.
 if TYPE_CHECKING:
     from clawd.bench.report import Report
 
+BENCH = "clawd bench"
+MOST_COLUMNS = 7  # of a table that reads well on 80 characters
+
 QUICK = typer.Option(False, "--quick", help="Fewer rounds.")
 JSON = typer.Option(False, "--json", help="Print one JSON object.")
 MODEL = typer.Option(None, "--model", help="GGUF file to measure with; by default the embedded one.")
+
+PLOT = typer.Option("clawd-bench-serve.png", "--plot", help="File for the plot: .png, .svg or .pdf.")
+SAVE = typer.Option("clawd-bench-serve.json", "--save", help="File for the JSON.")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,6 +40,14 @@ def decode(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = 
     from clawd.bench import decode as benchmark  # noqa: PLC0415
 
     _tell(lambda command: benchmark.run(model, quick=quick, command=command), "decode", quick, json_output)
+
+
+@bench.command("grammar")
+def grammar(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = JSON) -> None:
+    """Answers that follow a JSON schema: llguidance and llama.cpp's grammars on schemas that trouble compilers."""
+    from clawd.bench import grammar as benchmark  # noqa: PLC0415
+
+    _tell(lambda command: benchmark.run(model, quick=quick, command=command), "grammar", quick, json_output)
 
 
 @bench.command("start")
@@ -50,9 +66,58 @@ def update(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = 
     _tell(lambda command: benchmark.run(model, quick=quick, command=command), "update", quick, json_output)
 
 
+@bench.command("serve")
+def serve(
+    model: Path | None = MODEL,
+    quick: bool = QUICK,
+    json_output: bool = JSON,
+    plot: Path = PLOT,
+    no_plot: bool = typer.Option(False, "--no-plot", help="Draw no plot."),
+    save: Path = SAVE,
+) -> None:
+    """How fast clients are served: streams, adapters, long sessions, swaps, the judge's queue; takes 8 minutes.
+
+    With --quick less than two. Starts daemons of its own and touches nothing of a running one.
+    """
+    from clawd.bench.serve import run as benchmark  # noqa: PLC0415
+
+    progress = Console(stderr=True)
+    draw = None if no_plot else _drawing()
+    command = f"{BENCH} serve{' --quick' if quick else ''}"
+    report = benchmark.run(
+        model, quick=quick, command=command, say=lambda step: progress.print(f"[dim]•[/dim] {step}", highlight=False)
+    )
+    save.write_text(report.to_json() + "\n", encoding="utf-8")
+    progress.print(f"JSON: {save}", highlight=False)
+    if draw is not None:
+        draw(report, plot)
+        progress.print(f"Plot: {plot}", highlight=False)
+    print_report(report, json_output)
+
+
+def _drawing() -> Callable[[Report, Path], None]:
+    """What draws the plot; asked for before anything is measured.
+
+    Raises:
+        MissingExtra: matplotlib isn't installed.
+    """
+    try:
+        from clawd.bench.serve.plot import draw  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"The plot needs {error.name}: pip install 'clawd[bench]', or --no-plot.") from None
+    return draw
+
+
 def _tell(measure: Callable[[str], Report], name: str, quick: bool, json_output: bool) -> None:
-    """Print the report; status 1 if a goal is missed."""
-    report = measure(f"clawd bench {name}{' --quick' if quick else ''}")
+    print_report(measure(f"{BENCH} {name}{' --quick' if quick else ''}"), json_output)
+
+
+def print_report(report: Report, json_output: bool) -> None:
+    """Print the report.
+
+    Raises:
+        typer.Exit: with status 1, if a goal is missed.
+    """
     if json_output:
         typer.echo(report.to_json())
     else:
@@ -66,11 +131,26 @@ def _show(console: Console, report: Report) -> None:
     for row in report.rows:
         kinds.setdefault(tuple(row), []).append(row)
     for columns, rows in kinds.items():
-        table = Table(*columns)
-        for row in rows:
-            table.add_row(*(str(row[column]) for column in columns))
-        console.print(table)
+        console.print(_wide(columns, rows) if len(columns) > MOST_COLUMNS else _long(columns, rows))
     console.print(goals_table(report))
+
+
+def _long(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(str(row[column]) for column in columns))
+    return table
+
+
+def _wide(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
+    """A row of many figures becomes a column."""
+    table = Table()
+    table.add_column(columns[0], no_wrap=True)
+    for row in rows:
+        table.add_column(str(row[columns[0]]), overflow="fold")
+    for column in columns[1:]:
+        table.add_row(column, *(str(row[column]) for row in rows))
+    return table
 
 
 def goals_table(report: Report) -> Table:

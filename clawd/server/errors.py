@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI
@@ -20,10 +21,15 @@ from clawd.errors import (
     NotAllowed,
     StoreError,
     TemplateError,
+    TookTooLong,
     UnknownName,
 )
+from clawd.server.engine.types import Finished
 
 log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5
+ENGINE_FAILED = "The engine failed on this request; its log says why. Send it again."
 
 
 class ApiError(ClawdError):
@@ -53,6 +59,7 @@ STATUSES: dict[type[ClawdError], tuple[int, str]] = {
     UnknownName: (404, "not_found"),
     AdapterError: (409, "adapter_unusable"),
     EngineStopped: (503, "engine_stopped"),
+    TookTooLong: (503, "took_too_long"),
     StoreError: (503, "store_unavailable"),
 }
 
@@ -87,13 +94,37 @@ def of_exception(error: BaseException) -> tuple[int, dict[str, Any]]:
     return 500, body(500, "clawd failed on this request; its log says why.", "internal_error")
 
 
+@dataclass(frozen=True)
+class Failure:
+    """What the client is told of a request that ended with an error after it was accepted."""
+
+    status: int
+    message: str
+    code: str
+    headers: dict[str, str] | None = None
+
+    @classmethod
+    def of(cls, finished: Finished) -> Failure:
+        if finished.cause is None:
+            return cls(500, ENGINE_FAILED, "engine_failed")
+        status, told = of_exception(finished.cause)
+        return cls(status, told["error"]["message"], told["error"]["code"], retry_headers(finished.cause))
+
+
+def retry_headers(error: BaseException) -> dict[str, str] | None:
+    """When to come back; None: trying again won't help, or nobody can say when."""
+    if isinstance(error, TookTooLong):
+        return {"Retry-After": str(RETRY_AFTER_S)}
+    seconds = error.retry_after_s if isinstance(error, ApiError) else None
+    return {"Retry-After": str(seconds)} if seconds else None
+
+
 def install(app: FastAPI) -> None:
     """Let every error that reaches the application's edge leave it in the OpenAI shape."""
 
     async def raised(_request: Request, error: Exception) -> JSONResponse:
         status, content = of_exception(error)
-        retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
-        return JSONResponse(content, status, headers={"Retry-After": str(retry_after_s)} if retry_after_s else None)
+        return JSONResponse(content, status, headers=retry_headers(error))
 
     async def http(_request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)

@@ -64,11 +64,14 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
     settings = services.settings.server
     target = services.versions.resolve(user, chat.model)
     messages = for_template(chat.messages)
+    chat.check_token_ids(services.vocabulary.size)
     tools = chat.offered_tools()
     template_arguments = chat.template_arguments()
     prompt = tuple(services.renderer.prompt_ids(messages, tools=tools, **template_arguments))
     if len(prompt) >= services.engine.context or _leaves_no_room(services, headers, chat, messages, len(prompt)):
         raise ContextOverflow(len(prompt), services.engine.context)
+    constraint = services.structure.constraint(chat, prompt)
+    stops = () if chat.forced_tools() else chat.stops()  # one within a call's notation would break the call
     digest = request_hash(chat.model, messages, tools)
     placement = place(
         services.store,
@@ -97,8 +100,9 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
                 "model": chat.model,
                 "sampling": asdict(sampling),
                 "max_tokens": limit,
-                "stop": list(chat.stops()),
+                "stop": list(stops),
                 TEMPLATE_ARGUMENTS: template_arguments,
+                "constrained": chat.constrained_by(),
             },
             tools=tools,
             previous_id=placement.previous.id if placement.previous else None,
@@ -111,12 +115,13 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         max_new_tokens=limit,
         version=target.version,
         sampling=sampling,
-        stop=chat.stops(),
+        stop=stops,
+        constraint=constraint,
         shown_tokens=services.replies.shown_tokens(tools),
         priority=Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE,
+        owner=user.id,
     )
-    parallel = chat.parallel_tool_calls is not False
-    new_parser = partial(services.replies.parser, tools, prompt, parallel=parallel)
+    new_parser = partial(services.replies.parser, tools, prompt, parallel=not chat.one_call_at_most())
     return [Accepted(turn_id, placement, target, messages, generation, new_parser)]
 
 
@@ -161,6 +166,7 @@ class Exchange:
     def start(self) -> None:
         """Hand the request to the engine. If that refuses, the turn is stored as failed and the error goes on."""
         self._services.in_flight += 1
+        self._services.in_flight_of[self.accepted.generation.owner] += 1
         try:
             self._handle = self._services.engine.submit(self.accepted.generation, self._on_engine_thread)
         except BaseException as error:
@@ -195,6 +201,7 @@ class Exchange:
             # The person gets the answer all the same; that it couldn't be kept is shouted.
             log.exception("turn %s could not be stored", self.accepted.turn_id)
         self._services.in_flight -= 1
+        self._services.in_flight_of[self.accepted.generation.owner] -= 1
         first_token_s = self._first_token_at - self._accepted_at if self._first_token_at else None
         self._services.metrics.answered(finished.reason, first_token_s, time.time() - self._accepted_at)
         self._tell(finished)

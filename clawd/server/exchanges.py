@@ -11,13 +11,12 @@ from starlette.requests import Request
 
 from clawd.server.auth import identify
 from clawd.server.engine.types import Event, Finished
-from clawd.server.errors import ApiError
+from clawd.server.errors import RETRY_AFTER_S, ApiError
 from clawd.server.exchange import Accepted, Exchange, accept
 from clawd.server.schema import ChatRequest
 from clawd.server.services import Services
+from clawd.server.share import check_share
 from clawd.store.records import User
-
-RETRY_AFTER_S = 5
 
 
 class Exchanges:
@@ -54,7 +53,8 @@ class Exchanges:
         running = len(self.all)
         while running:
             try:
-                index, event = await asyncio.wait_for(self._told.get(), patience_s)
+                async with asyncio.timeout(patience_s):  # `wait_for` makes a task for each token
+                    index, event = await self._told.get()
             except TimeoutError:
                 yield None
                 continue
@@ -81,7 +81,9 @@ async def admit(services: Services, request: Request) -> User:
             code="queue_full",
             retry_after_s=RETRY_AFTER_S,
         )
-    return await run_in_threadpool(identify, services.store, request, services.owner_key)
+    user = await run_in_threadpool(identify, services.store, request, services.owner_key)
+    check_share(services, user)
+    return user
 
 
 async def begin(services: Services, request: Request, chat: ChatRequest) -> Exchanges:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from clawd.config import ServerSettings
 from clawd.server.body import Body
@@ -32,6 +32,29 @@ class StreamOptions(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     include_usage: bool = False
+
+
+class JsonSchema(BaseModel):
+    """Of a `response_format`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = ""
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool | None = False
+
+
+class ResponseFormat(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _has_schema(self) -> ResponseFormat:
+        if self.type == "json_schema" and (self.json_schema is None or self.json_schema.schema_ is None):
+            raise ValueError('json_schema: send {"name": …, "schema": {…}}')
+        return self
 
 
 Tool = Annotated[dict[str, Any], AfterValidator(_named_function)]
@@ -65,6 +88,8 @@ class ChatRequest(Body):
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+    response_format: ResponseFormat | None = None
+    logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     user: str | None = None
@@ -93,23 +118,44 @@ class ChatRequest(Body):
             raise ValueError(f"{', '.join(taken)} can't be set this way")
         return given
 
+    @field_validator("tool_choice")
+    @classmethod
+    def _known_choice(cls, choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+        if isinstance(choice, dict):
+            _named_function(choice)
+        return choice
+
     def offered_tools(self) -> list[Tool] | None:
-        """The tools that the model may call; None: there are none.
+        """The tools that the model may call; None: there are none."""
+        return None if self.tool_choice == "none" else self.tools or None
+
+    def forced_tools(self) -> list[Tool]:
+        """The tools of which one must be called; none: the model may do without.
 
         Raises:
-            ApiError: 400 for a choice that can't be kept. What the model writes isn't constrained, so a call can be
-                suggested, never forced; a client that is told so can ask for `auto`.
+            ApiError: 400, as there is no such tool.
         """
-        if self.tool_choice == "none":
-            return None
-        if self.tool_choice not in (None, "auto"):
+        if self.tool_choice in (None, "none", "auto"):
+            return []
+        name = self.tool_choice["function"]["name"] if isinstance(self.tool_choice, dict) else None
+        forced = [tool for tool in self.tools or [] if name in (None, tool["function"]["name"])]
+        if not forced:
             raise ApiError(
                 400,
-                "tool_choice: clawd can't force a call: send `auto` or `none`.",
-                code="unsupported_value",
+                f"tool_choice: there is no tool {name!r} in tools." if name else "tool_choice: there are no tools.",
+                code="invalid_value",
                 param="tool_choice",
             )
-        return self.tools or None
+        return forced
+
+    def constrained_by(self) -> str | None:
+        """The field that says what the answer must look like; none: it is free."""
+        if self.tool_choice not in (None, "none", "auto"):
+            return "tool_choice"
+        return "response_format" if self.response_format and self.response_format.type != "text" else None
+
+    def one_call_at_most(self) -> bool:
+        return self.parallel_tool_calls is False or isinstance(self.tool_choice, dict)
 
     def template_arguments(self) -> dict[str, Any]:
         """Variables for the chat template."""
@@ -133,7 +179,22 @@ class ChatRequest(Body):
             frequency_penalty=self.frequency_penalty or 0.0,
             seed=None if self.seed is None else self.seed % 2**64,  # any whole number names a stream of its own
             top_logprobs=self.top_logprobs or 0 if self.logprobs else 0,
+            logit_bias=tuple((self.logit_bias or {}).items()),
         )
+
+    def check_token_ids(self, vocabulary_size: int) -> None:
+        """
+        Raises:
+            ApiError: 400, a bias is for a token that there isn't.
+        """
+        unknown = [token for token in self.logit_bias or {} if not 0 <= token < vocabulary_size]
+        if unknown:
+            raise ApiError(
+                400,
+                f"logit_bias: there is no token {unknown[0]}; ids go from 0 to {vocabulary_size - 1}.",
+                code="invalid_value",
+                param="logit_bias",
+            )
 
     def token_limit(self, defaults: ServerSettings, context: int) -> int:
         """Most tokens to sample; the engine cuts it down to what fits the context."""

@@ -34,6 +34,7 @@ WARM_FROM_TOKENS = 256
 WARM_LIMIT_S = 120.0
 """Warming stands back for people. If they never pause, the version takes over without the rest after this time."""
 ADAPTER_FILE = "adapter.gguf"
+REMEDY = "Restore the file from a backup, or ask for another version (GET /v1/models lists them)."
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,13 @@ class Versions:
         with self._lock:
             return self._active.get(adapter_id)
 
+    def drop(self, version: AdapterVersion, reason: str) -> None:
+        """`version`, active, can't be had any more: the bare base answers, loudly."""
+        with self._lock:
+            self._active.pop(version.adapter_id, None)
+            self.unusable[version.adapter_id] = f"{reason}; the bare {self.base_name} answers"
+        log.error("adapter %s: %s", version.adapter_id, self.unusable[version.adapter_id])
+
     def flip(self, version: AdapterVersion) -> AdapterVersion | None:
         """From now on `version` answers its adapter's new requests; the one that did so until now."""
         with self._lock:
@@ -143,6 +151,10 @@ class Versions:
             self._active[version.adapter_id] = version
             self.unusable.pop(version.adapter_id, None)
             return before
+
+    def all_active(self) -> list[AdapterVersion]:
+        with self._lock:
+            return list(self._active.values())
 
     def resolve(self, user: User, model: str) -> Target:
         """The adapter and version that a model name means for this user.
@@ -175,7 +187,7 @@ class Versions:
             return active  # as for those who don't name it
         fault = self._fault(version)
         if fault is not None:
-            raise AdapterError(f"{model}: {fault}.")
+            raise AdapterError(f"{model}: {fault}. {REMEDY}")
         return engine_version(version)
 
 
@@ -207,6 +219,7 @@ class Swapper:
         self._bell.close()
 
     def _run(self) -> None:
+        self._keep_active()
         while not self._should_exit.is_set():
             try:
                 self.bring_in_staged()
@@ -214,6 +227,18 @@ class Swapper:
                 # Whatever it was, requests are served on; the next look tries again.
                 log.exception("looking for staged versions failed")
             self._bell.wait(LOOK_EVERY_S)
+
+    def _keep_active(self) -> None:
+        """Have what is active in memory, so that it answers whatever becomes of its file."""
+        for version in self._versions.all_active():
+            if self._should_exit.is_set():
+                return
+            try:
+                self._engine.load(version).result()
+            except AdapterRejected as error:
+                self._versions.drop(version, f"version {version.number} can't be used: {str(error).rstrip('.')}")
+            except EngineStopped:
+                return
 
     def bring_in_staged(self) -> int:
         """Bring in what is staged now, oldest first; how many took over."""

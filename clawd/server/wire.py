@@ -163,8 +163,10 @@ class ChatWriter(Writer):
 
         The token that ends the answer is no part of its content. It is in the store.
         """
+        if not self._with_logprobs:
+            return None
         said = [token for token in tokens if not self._vocabulary.is_end(token.id)]
-        return logprobs(said, self._vocabulary) if self._with_logprobs and said else None
+        return logprobs(said, self._vocabulary) if said else None
 
     def _delta(self, index: int, delta: Delta, scores: dict[str, Any] | None) -> bytes:
         if isinstance(delta, CallBegins):

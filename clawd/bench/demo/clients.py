@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 from clawd.bench.demo.persona import Mood, Persona
+from clawd.bench.sse import sse_events
 
 ANSWER_TOKENS = 90
 TIMEOUT_S = 120.0
@@ -70,27 +71,17 @@ class Api:
         fingerprint: str | None = None
         body = {"model": "clawd", "messages": messages, "stream": True, **more}
         try:
-            for chunk in self._chunks(body, headers):
+            for at, data in sse_events(self._client, body, headers):
+                chunk = json.loads(data)
                 fingerprint = chunk["system_fingerprint"]
                 choices = chunk["choices"]
                 if first is None and choices and choices[0]["delta"].get("content"):
-                    first = time.time() - began
+                    first = at - began
             call = Call(began, first, fingerprint)
         except (httpx.HTTPError, KeyError, ValueError) as error:
             call = Call(began, first, fingerprint, f"{type(error).__name__}: {error}")
         self._note(call)
         return call
-
-    def _chunks(self, body: dict[str, Any], headers: dict[str, str]) -> Iterator[dict[str, Any]]:
-        """The chunks of a stream. Raises ValueError if it doesn't end with `[DONE]`."""
-        with self._client.stream("POST", "/v1/chat/completions", json=body, headers=headers) as response:
-            response.raise_for_status()
-            for line in response.iter_lines():
-                if line == "data: [DONE]":
-                    return
-                if line.startswith("data: "):
-                    yield json.loads(line.removeprefix("data: "))
-        raise ValueError("the stream ended without [DONE]")
 
     def _note(self, call: Call) -> None:
         with self._lock:

@@ -7,21 +7,19 @@ end, for what was learnt from which turns.
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from clawd.bench.daemon import throw_away_daemon
 from clawd.bench.demo.clients import Api, Call, ChattingUser, Exchange, Streamer
 from clawd.bench.demo.gain import Gain, measure
 from clawd.bench.demo.persona import HELD_OUT, Persona
 from clawd.bench.report import Goal, Report
-from clawd.daemon.control import start_detached, stop
 from clawd.errors import ClawdError
 from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Manifest
 from clawd.paths import DataFolder
@@ -123,31 +121,16 @@ def _spread(values: list[float]) -> dict[str, float] | None:
     }
 
 
-@contextmanager
-def throw_away_daemon() -> Iterator[tuple[DataFolder, str]]:
-    """A daemon with defaults, its own folder and a free port; the folder goes with it, unless it failed."""
-    root = Path(tempfile.mkdtemp(prefix="clawd-demo-"))
-    folder = DataFolder(root)
-    daemon = start_detached(folder, ["--server.port", "0"])
-    try:
-        yield folder, daemon.url
-    finally:
-        stop(folder)
-    for path in sorted(root.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    root.rmdir()
-
-
 def run(seed: int, say: Say) -> Outcome:
     """Play the demo. `say` gets one sentence per step, for a person.
 
     Raises:
         DemoFailed: no version came to be served; the data folder is left for a look.
     """
-    with throw_away_daemon() as (folder, url):
-        say(f"A daemon with its own folder answers at {url}/v1")
-        with Api(url) as api:
-            return _Play(folder, api, Persona(seed), say).run()
+    with throw_away_daemon() as daemon:
+        say(f"A daemon with its own folder answers at {daemon.url}/v1")
+        with Api(daemon.url) as api:
+            return _Play(daemon.folder, api, Persona(seed), say).run()
 
 
 class _Play:
