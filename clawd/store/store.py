@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from clawd.store.cards import Cards
 from clawd.store.connection import Connection, Row
 from clawd.store.lifecycle import Lifecycle
 from clawd.store.people import People
@@ -38,6 +39,7 @@ class Store:
         self.turns = Turns(self._connection)
         self.signals = Signals(self._connection)
         self.updates = Updates(self._connection)
+        self.cards = Cards(self._connection)
         self.story = Story(self._connection, self.turns, self.signals)
         self.lifecycle = Lifecycle(self._connection, self.updates)
 
