@@ -1,0 +1,1 @@
+"""How often the rules judge reads a reply right."""
