@@ -26,6 +26,12 @@ class BenchFailed(ClawdError):
     """A figure couldn't be measured; the text says why. The throw-away daemon's folder is left for a look."""
 
 
+class LabelsRefused(ClawdError):
+    """A file of labelled replies can't be read or holds something else: the text says what and where."""
+
+    exit_status = 65  # EX_DATAERR
+
+
 class AlreadyRunning(ClawdError):
     """Another daemon holds this data folder: stop it, or give this one a folder of its own with CLAWD_HOME."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from clawd.errors import UsageError
+from clawd.errors import LabelsRefused
 from clawd.store.records import Reward
 
 ASKED = "How do I bake bread?"
@@ -36,20 +36,20 @@ def read_labelled(file: Path | None) -> list[Labelled]:
     """The replies of `file`, or those that come with clawd, which no rule was tuned on.
 
     Raises:
-        UsageError: the file can't be read or isn't such a list.
+        LabelsRefused: the file can't be read or isn't such a list.
     """
     if file is None:
         return _CASES.validate_json(files(__package__).joinpath(HELD_OUT).read_bytes())
     try:
         cases = _CASES.validate_json(file.read_bytes())
     except OSError as error:
-        raise UsageError(f"{file} can't be read: {error.strerror}.") from None
+        raise LabelsRefused(f"{file} can't be read: {error.strerror}.") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(
+        raise LabelsRefused(
             f'{file} is no list of objects like {{"reply": "Too long.", "score": -1}}: {where} {first["msg"]}.'
         ) from None
     if not cases:
-        raise UsageError(f"{file} holds no replies.")
+        raise LabelsRefused(f"{file} holds no replies.")
     return cases

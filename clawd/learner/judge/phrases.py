@@ -6,48 +6,15 @@ English, and the commonest German. Every pattern is tried where a clause begins,
 
 from __future__ import annotations
 
+from clawd.learner.judge.languages import LANGUAGES
 from clawd.learner.judge.rule import HintFrom, Kind, Rule, any_of, words
-
-PART = (
-    r"(?:last |first |second )?(?:answer|reply|response|code|result|explanation|summary|text"
-    r"|translation|version|one|list"
-    r"|solution|output|example|tone|style)"
-)
-IT = rf"(?:th(?:at|is|ese|ose)|it|(?:that|this|the|your) {PART})"
-YOURS = rf"(?:that|this|your \w+|(?:that|this|the) {PART}(?: you \w+(?: me)?)?|what you \w+)"
-BE = r"(?:'s|'re| is| are| was| were| looks?| sounds?| feels?| seems?| reads?)"
-VERY = (
-    r"(?: (?:so|very|really|just|quite|pretty|absolutely|exactly|truly|super|such an?|a|an|the|much|way|far|all|still"
-    r"|simply|completely|totally|plain|flat out|even|also|already|clearly|obviously|indeed|actually))*"
-)
-YOU = (
-    r"(?:and |but )?you(?:'ve| have)? "
-    r"(?:(?:still|just|completely|totally|again|only|clearly|simply|obviously|also|even) )*"
-)
-ASK = r"(?:please |just |always |(?:can|could|would|will) you (?:please |just )?)*"
-STYLE = words(
-    "details? detailed concise(?:ly)? brief(?:ly)? short(?:er)? long(?:er)? formal(?:ly)? informal casual(?:ly)?"
-    " friendly polite(?:ly)? direct specific concrete precise simple simply technical verbose wordy chatty serious warm"
-    " enthusiastic personal warmth playful jargon words text fluff filler context structured? humou?r natural careful"
-    " emojis? markdown bold headings? bullets? bullet_points lists? tables? comments? exclamation_marks examples?"
-    " encouraging numbered_lists? apologies disclaimers? intros? introductions? preambles? pleasantries caps smileys?"
-)
-GOOD = words(
-    "great good perfect excellent amazing awesome brilliant fantastic wonderful helpful useful nice"
-    " lovely spot_on clear"
-    " clever fun funny beautiful superb best right correct impressive gold it kind_of"
-    " what_i_(?:need|want|asked|meant|was_looking)"
-)
-CHEER = r"(?:(?:very|really|so) )?" + words(
-    "good perfect(?:ly)? excellent great amazing awesome brilliant fantastic wonderful superb lovely"
-    " beautiful nice cool sweet"
-    " yay impressive perfekt super klasse toll prima wunderbar spitze"
-)
-SHORTER = words("shorter longer simpler briefer warmer clearer kinder friendlier kürzer länger einfacher genauer")
-END = r"(?=\s*(?:[!.,;:)–—-]|$))"
+from clawd.learner.judge.verdicts import VERDICTS
+from clawd.learner.judge.vocabulary import ASK, BE, CHEER, END, FOR_WHOM, GOOD, IT, SHORTER, STYLE, VERY, YOU, YOURS
+from clawd.learner.judge.wishes import WISHES
 
 HARMLESS = any_of(
-    r"\bno " + words("problem worries thanks? thank_you need doubt way idea matter clue rush hurry"
+    r"\bscore\W{0,3}[+-]?\d",
+    r"\bno " + words("problem worries thanks? thank_you need(?!_(?:to|for)) doubt way idea matter clue rush hurry"
     r" offen[cs]e longer one"
                       " kidding big_deal biggie probs stress pressure reason luck"),
     r"\bno,? (?:(?:that|this|it)'s|that is|we're|i'm|you're) (?:all|fine|ok(?:ay)?|good|alright|done)\b"
@@ -57,7 +24,7 @@ HARMLESS = any_of(
     r"\bnot (?:too |so |half )?bad\b|\bnothing wrong\b|\bnot wrong\b",
     r"\bthank(?:s| you) (?:anyway|for nothing|in advance|god|goodness|to\b(?! you))|\bthanks? but no thanks\b",
     r"\bnever ?mind\b",
-    r"\bdon't (?:worry|bother|mind|know|think|get me wrong|forget|you think)\b",
+    r"\bdon't (?:worry|bother|mind|know|think(?! (?:so|that's|that is|this is|it's)\b)|get me wrong|forget|you think)\b",
     r"\b(?:correct|stop) me if\b|\bif i'm (?:wrong|mistaken|not mistaken)\b",
     r"\bsorry,? (?:i meant|my mistake|my bad)\b",
     r"\b(?:oh|just|how|yeah,?) great\b|\bjust perfect\b|\byeah,? right\b|\bgreat job (?:breaking|ruining|deleting)\b",
@@ -73,8 +40,8 @@ TROUBLE = any_of(
                    " as_always as_usual yet_another"
                    " another not_what kaputt leider wasted? annoy(?:s|ed|ing) joking kidding down again"
                    " fired lawyer refund slow thanks_for_nothing just_great just_perfect oh_great"
-                   " overheated burnt stopped"),
-    r"\b(?:doesn't|don't|didn't|won't|can't|isn't|not) \w+",
+                   " overheated burnt stopped wall_of_text i_guess late crashed went_well"),
+    r"\b(?:doesn't|don't|didn't|won't|can't|isn't|not) (?!complain|thank)\w+",
 )  # fmt: skip
 """Words beside which praise may be meant the other way round."""
 
@@ -109,7 +76,7 @@ PRAISE: tuple[Rule, ...] = (
         rf"what an?{VERY} {GOOD} \w+",
         r"(?:just|exactly|precisely) what i (?:need|want|asked|meant|was looking)",
         rf"(?:very |really |such an? )?{GOOD} (?:job|work|answer|explanation|one|reply|response|summary|catch|bot|stuff"
-        r"|point|idea|advice)\b",
+        r"|point|idea|advice)\b(?! to\b)",
         r"(?:well (?:done|said|put|explained)|(?:you )?nailed it|spot on|bravo|gut gemacht)\b",
         r"(?:i )?(?:really |just |absolutely )?(?:love|like|adore) (?:it|this|that|how you|the way you)\b",
         r"you rock\b",
@@ -118,13 +85,13 @@ PRAISE: tuple[Rule, ...] = (
         r"(?:so |very |really |extremely )?(?:helpful|useful)" + END,
         r"(?:much|way|far|so much|a lot) better\b",
         r"works (?:now|great|perfectly|fine|like a charm|beautifully)|works" + END,
-        r"(?:now )?i (?:finally |now )?(?:understand|get it|see)(?: it)?(?: now)?" + END,
+        r"(?:now i (?:finally )?|i (?:finally |now )?(?!see" + END + r"))(?:understand|get it|see)(?: it)?(?: now)?" + END,
         r"(?:10|ten) ?/ ?(?:10|ten)\b|a\+|\+1|100 ?%" + END,
         r"[👍👏🎉🙏💯🥳🤩😍❤]",
-        r"(?:exactly|correct|precisely|bingo|bang on)" + END,
+        r"(?:exactly(?: right| it| so)?|correct|precisely|bingo|bang on)" + END,
     )),
     Rule("praise", Kind.PRAISE, any_of(
-        rf"{CHEER}(?: (?:stuff|indeed))?" + END,
+        rf"{CHEER}(?: (?:stuff|indeed))?(?:{END}|(?= (?:thank|thx)))",
     ), ends_topic=True),
 )  # fmt: skip
 
@@ -152,9 +119,13 @@ COMPLAINTS: tuple[Rule, ...] = (
     ), HintFrom.REST, veto=True),
     Rule("you didn't", Kind.COMPLAINT, any_of(
         YOU + r"(?:didn't|did not) (?!have to|need to|do anything)",
-        YOU + words("haven't have_not forgot ignored? missed left_out failed misunderstood misread misinterpreted"
+        YOU + words("haven't have_not forgot ignored? missed left_out failed"
                      " skipped"
-                     " overlooked confused mixed_up repeat(?:ed)? contradict(?:ed)?"
+                     " overlooked"),
+    ), HintFrom.CLAUSE, veto=True),
+    # These name no remedy; it may come after.
+    Rule("you failed", Kind.COMPLAINT, any_of(
+        YOU + words("misunderstood misread misinterpreted confused mixed_up repeat(?:ed)? contradict(?:ed)?"
                      " gave_me_the_wrong answered_the_wrong"),
         YOU + r"got (?:it|that|this|the|my)(?: \w+)? (?:wrong|backwards|mixed up|reversed|confused)",
         YOU + r"(?:made|make) (?:a|an|another|the same|some) (?:\w+ )?(?:mistake|error)",
@@ -163,13 +134,13 @@ COMPLAINTS: tuple[Rule, ...] = (
         r"you (?:only|just) (?:gave|listed|answered|repeated|copied|named|showed|told)",
         r"you sound (?:like|so|too|as if)",
         r"why (?:do|are|did) you (?:keep|always|still|never|again|ignor\w+)",
-    ), HintFrom.CLAUSE, veto=True),
+    ), HintFrom.REST, veto=True),
     Rule("too much", Kind.COMPLAINT, any_of(
         rf"(?:(?:{IT}{BE}|you(?:'re| are)){VERY} |way |far |much |a (?:bit|little) |still |viel )?(?:too|zu) "
-        + words("much many long short verbose wordy vague formal informal casual complicated complex"
+        r"(?:(?:much|many|viel)(?: (?:\w+ )?\w+)?" + END + r"|" + words("long short verbose wordy vague formal informal casual complicated complex"
                  " technical dry cold"
                  " generic detailed slow fast abstract simple simplistic chatty lang kurz"
-                 " kompliziert f[öo]rmlich viel"),
+                 " kompliziert f[öo]rmlich") + rf"(?:{END}|{FOR_WHOM}| (?:and|or|with|on|in|und)\b))",
     ), HintFrom.CLAUSE, about_it=True),
     Rule("doesn't work", Kind.COMPLAINT, any_of(
         rf"{IT} (?:still |just |really |also )*(?:doesn't|does not|didn't|did not|don't|won't|isn't"
@@ -200,8 +171,10 @@ COMPLAINTS: tuple[Rule, ...] = (
     ), veto=True),
     Rule("I asked", Kind.COMPLAINT, any_of(
         r"(?:as )?i (?:already |just |clearly |explicitly |specifically |only |have already"
-        r" )*(?:asked (?:you |for|about|how"
+        r" )*(?:asked (?:you |about|how"
         r"|what|why|whether|if|which|when|where)|told you)(?! (?:my|him|her|them)\b)",
+        r"(?:as )?i (?:already |just |clearly |explicitly |specifically |only |have already )+asked for\b",
+        r"i asked for (?:an?|one|two|three|four|five|ten) (?!raise|refund|discount|break|divorce|day|pay)\w+" + END,
         r"(?:like |as )?i (?:already |just |clearly |explicitly |specifically |only )*said "
         r"(?!(?:hello|hi|hey|yes|goodbye|bye|that i|to (?:my|him|her|them|the))\b)",
         r"(?:didn't i|haven't i|did i not|how (?:often|many times)) .{0,20}(?:say|said|tell|told|ask|mention)",
@@ -222,7 +195,8 @@ COMPLAINTS: tuple[Rule, ...] = (
 
 DIRECTIVES: tuple[Rule, ...] = (
     Rule("from now on", Kind.DIRECTIVE, any_of(
-        r"(?:for |the )?next time(?! (?:i|we|he|she|they)\b)|from now on|in (?:the )?future,|going forward",
+        r"(?:for |the )?next time(?! (?:i|we|he|she|they)\b)|from now on|in (?:the )?future,|going forward"
+        r"|for the next (?:ones?|few|answers?|repl(?:y|ies)),? (?!let's|question|we\b|i\b)",
         r"for (?:the )?future(?: (?:answers|replies))?\b|in your (?:next|future) (?:answers?|repl(?:y|ies))",
         r"ab jetzt|k[üu]nftig|n[äa]chstes mal",
         r"[^.?!\n]{3,120}\b(?:next time|from now on|in future|in the future|going forward)[\s,]*(?:please)?$",
@@ -230,7 +204,8 @@ DIRECTIVES: tuple[Rule, ...] = (
     Rule("don't", Kind.DIRECTIVE, any_of(
         r"(?:please )?(?:don't|do not|stop|never|avoid|quit|bitte nicht|(?:could|can|would) you"
         r" (?:please )?(?:stop|avoid"
-        r"|not)) (?:(?:ever|always|just|keep) )*(?!(?:by|words|at|the|there|here|it|that|this)\b)\w+",
+        r"|not)) (?:(?:ever|always|just|keep) )*"
+        r"(?!(?:by|words|at|the|there|here|it|that|this|you|i|we|buy|tell (?:anyone|anybody|him|her|them|my))\b)\w+",
         rf"(?:no (?:more )?|without (?:the |any )?|(?:drop|skip|lose|cut|leave out) the |enough with the |less of the )"
         rf"(?:\w+ )?{STYLE}",
         r"keine? (?:\w+ )?(?:listen?|emojis?|aufz[äa]hlung\w*|tabellen?|floskeln|ausrufezeichen)\b",
@@ -238,22 +213,22 @@ DIRECTIVES: tuple[Rule, ...] = (
     Rule("style", Kind.DIRECTIVE, any_of(
         rf"{ASK}(?:a (?:bit|little) |much |even |be |sound |make (?:it|this|that|them) )*(?:{SHORTER}(?!"
         rf" than)|(?:more|less|fewer)"
-        rf" {STYLE}|(?:concise|brief|specific|kurz)" + END + ")",
-        rf"{ASK}(?:keep|make) (?:it|this|that|them|things|your (?:answers?|repl(?:y|ies)|sentences|tone)"
+        rf" {STYLE}|(?<!and )(?:concise|brief|specific|kurz)" + END + ")",
+        rf"{ASK}(?:keep|make) (?:(?:it|this|that)(?! an? )|them|things|your (?:answers?|repl(?:y|ies)|sentences|tone)"
         r"|the (?:answers?|repl(?:y|ies)|sentences|tone)|to the)\b",
         rf"{ASK}(?:answer|reply|respond|speak|talk|write|say|phrase|put|format|explain|do|give|rewrite"
         rf"|rephrase|summari[sz]e)"
         r"(?: (?:me|it|this|that|to me|everything|the answer|your answers?))* (?:in|with|without|like"
         r"|using|as|more|less"
-        r"|only)\b(?![^\n]*:)",
-        rf"{ASK}(?:shorten|simplify|rephrase|condense) (?:it|this|that|your)\b",
+        r"|only)\b(?<!give me more)(?![^\n]*:)",
+        rf"{ASK}(?:shorten|simplify|rephrase|condense) (?:it|this|that|your)\b(?! \w+:)",
         r"add (?:some|a bit of|a little|more) (?:\w+ )?" + STYLE,
         r"(?:bitte )?(?:antworte|schreib|sprich|rede)\w* (?:bitte |mir )?(?:auf|in|ohne|mit|k[üu]rzer)\b",
         r"mach\w* (?:es|das) (?:bitte )?(?:k[üu]rzer|einfacher|l[äa]nger)",
         r"bitte (?:auf|in (?:einem|zwei|wenigen)|ohne|k[üu]rzer)\b",
     ), HintFrom.CLAUSE),
     Rule("please do", Kind.DIRECTIVE, any_of(
-        r"please (?:keep|be|include|always|never|call me|address me|stick to|start|end|limit|skip"
+        r"please (?:keep|be(?! quiet| careful| back| on time)|include|always|never|call me|address me|stick to|start|end|limit|skip"
         r"|remember|format|begin"
         r"|refrain|explain it)\b",
         r"always " + words("answer use start end include say write give show put call address add"
@@ -262,14 +237,14 @@ DIRECTIVES: tuple[Rule, ...] = (
         r"(?:(?:can|could|would|will) you )?(?:please )?use (?!(?:this|that|my|these)\b)"
         r"(?![^.?!\n]*(?:\b(?:below|above|following)\b| to \w))[^.?!\n:]{1,60}$",
         r"(?:please )?(?:leave (?:out|off)|omit|skip) (?!to\b|ahead\b)\w+",
-        r"(?:please )?(?:call|address) me (?!later|back|tomorrow|when)\w+",
+        r"(?:please )?(?:call|address) me (?!later|back|tomorrow|when)\w+(?! is\b)(?=\W|$)",
         r"(?:maybe|perhaps) (?:you (?:could|should)|try)\b",
-        r"you (?:should|need to|must) " + words("have always also at_least rather be use say start keep give write"),
+        r"you (?:should|need to|must) " + words("have(?!_seen) always also at_least rather be use say start keep give write"),
     ), HintFrom.CLAUSE),
     Rule("preference", Kind.DIRECTIVE, any_of(
-        r"i(?:'d| would) (?:much |really )?(?:rather|prefer|like (?:it|you|your|shorter|the (?:answers?|repl\w+)))\b",
-        r"i (?:would )?(?:prefer|like it (?:better|more)|hate it when|want you to|need you to|wish"
-        r" you|expect you to)\b",
+        r"i(?:'d| would) (?:much |really )?like (?:it|you|your|shorter|the (?:answers?|repl\w+))\b",
+        r"i (?:would )?(?:like it (?:better|more)|hate it when|want you to|need you to|wish"
+        r" you(?! (?:a|all|good|the|luck|happy|merry)\b)|expect you to)\b",
         rf"i (?:hate|dislike|can't stand|don't like|do not like|don't want|don't need) (?:\w+ ){{0,3}}?{STYLE}",
         r"i (?:don't|do not) (?:like|want|need|care for) (?:(?:a|an|the|any|all|so many|your) )*(?:it when|it|that|this"
         r"|these|lectures?|explanations?|answers?|repl(?:y|ies)|tone)\b",
@@ -282,4 +257,4 @@ DIRECTIVES: tuple[Rule, ...] = (
     ), HintFrom.CLAUSE, answers_question=True),
 )  # fmt: skip
 
-RULES = (*PRAISE, *COMPLAINTS, *DIRECTIVES)
+RULES = (*PRAISE, *COMPLAINTS, *DIRECTIVES, *WISHES, *VERDICTS, *LANGUAGES)

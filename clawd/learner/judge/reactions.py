@@ -44,7 +44,14 @@ def reactions(reply: Reply, was_asked: bool) -> list[Reaction]:
         here = [each for each in _in_sentence(reply, place, was_asked) if _counts(reply, each, found, requested)]
         requested = requested or (not here and is_request(reply, sentence)) or _goes_on(reply, sentence, here)
         found += here
-    return [each for each in found if not (requested and each.rule.ends_topic)]
+    asks = _asks(reply, found)
+    return [each for each in found if not (requested and each.rule.ends_topic) and not (asks and each.rule.alone)]
+
+
+def _asks(reply: Reply, found: list[Reaction]) -> bool:
+    """Whether something is asked besides what reacts: "I'd rather have a cat. Which breeds are calm?" """
+    reacting = {each.place for each in found if not each.rule.alone}
+    return any(each.is_question and place not in reacting for place, each in enumerate(reply.sentences))
 
 
 def _in_sentence(reply: Reply, place: int, was_asked: bool) -> Iterator[Reaction]:

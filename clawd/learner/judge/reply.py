@@ -17,13 +17,23 @@ from clawd.store.records import Message
 NOT_THEIR_WORDS = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`"  # code
     r"|^[ \t]*>[^\n]*$"  # a quoted message
+    r"|^[ \t]*\[?(?:system|assistant|user|human|ai|developer)\]?[ \t]*:[^\n]*$"  # a transcript, or what plays one
+    r"|\[[^\]\n]{0,60}\]"
     r'|"[^"\n]{1,300}"|“[^”\n]{1,300}”|«[^»\n]{1,300}»|„[^“”\n]{1,300}[“”]',
-    re.DOTALL | re.MULTILINE,
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
+MATERIAL = re.compile(
+    r"(?:\b(?:translate|correct|proofread|check|shorten|summari[sz]e|rewrite|rephrase|paraphrase|improve|rate|grade|review|edit"
+    r"|fix|convert|say|said|says|wrote|writes|told me|asked me|traduis|traduce|corrige|[üu]bersetze?|korrigiere?)\b"
+    r"(?! (?:it|that) )[^:.?!\n]{0,80}|\bhere (?:it is|is (?:my|the) \w+|are (?:my|the) \w+)|\bhere's (?:my|the) \w+):[ \n]\s*\S.*",
+    re.DOTALL | re.IGNORECASE,
+)
+"""What is given to work on: "Translate into French: …"."""
 
 SENTENCE_END = re.compile(r"[.!?…]+(?=\s|$)|\n+|;")
 CLAUSE_BREAK = re.compile(
-    r"(?P<hard>,\s+(?=please\b|bitte\b)|,?\s+(?:but|however|though|yet|except|aber|nur)\b,?\s*"
+    r"(?P<hard>,\s+(?=please\b|bitte\b)|,?\s+(?:but|however|though|yet|except(?: that)?|aber|nur|mais|pero|però|ma)\b,?\s*"
+    r"|,\s+so\s+(?=\w)"
     r"|\s+[-–—]+\s+|\s*—\s*|:\s+)|,\s*|\s+and\s+",
     re.IGNORECASE,
 )
@@ -31,8 +41,10 @@ OPENER = re.compile(
     r"(?:well|hmm+|um+|uh+|oh|ah|ok|okay|hey|hi|hello|hallo|sorry|look|listen|man|dude|please|pls|bitte|also|and|but|so"
     r"|again|actually|honestly|frankly|sadly|unfortunately|i think|i'm afraid|i feel(?: like)?|i guess|come on|just"
     r"|wait|still|yeah|yep|yes|no|nope|nah|nein|ja|thanks(?: a lot)?|thank you|danke|that said|however|though|one thing"
-    r"|one note|small note|quick note|btw|by the way|in general|ugh|argh|wow|now|then|next|great|nice|good|cool|fine)\b"
-    r"[\s,.:!–—-]*",
+    r"|one note|small note|quick note|btw|by the way|in general|ugh|argh|wow|now|then|next|great|nice|good|cool|fine|almost(?: there)?|close|personally|overall|maybe|perhaps|to be honest|tbh|imo"
+    r"|in my opinion|for (?:my|our) taste|(?:yes|yeah) ?please|merci|gracias|muchas gracias|non|oui|gut|bien|leider|also|i mean"
+    r"|as an? \w+(?: \w+)?(?=,? (?:i|we)\b)|finally|sure)\b"
+    r"[\s,.:!–—-]*|[¡¿]\s*",
     re.IGNORECASE,
 )
 LONGEST_LEAD_WORDS = 3
@@ -83,12 +95,17 @@ def texts_of_role(messages: list[Message], role: str) -> list[str]:
 def read(text: str, harmless: re.Pattern[str]) -> Reply:
     """Cut the beginning of `text` up; what `harmless` matches is masked like a quotation."""
     plain = text[:LONGEST_READ].replace("’", "'").replace("‘", "'")
-    masked = harmless.sub(_blank, NOT_THEIR_WORDS.sub(_blank, plain))
+    masked = harmless.sub(_blank, MATERIAL.sub(_blank_after_colon, NOT_THEIR_WORDS.sub(_blank, plain)))
     return Reply(plain, masked, tuple(_sentences(masked)))
 
 
 def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match.group())
+
+
+def _blank_after_colon(match: re.Match[str]) -> str:
+    told, colon, material = match.group().partition(":")
+    return told + colon + re.sub(r"[^\n]", " ", material)
 
 
 def _sentences(masked: str) -> Iterator[Sentence]:

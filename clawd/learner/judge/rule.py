@@ -30,6 +30,7 @@ class Rule:
     about_it: bool = False  # "it" must mean the response, not something told just before
     answers_question: bool = False  # no reaction if the response ended with a question
     ends_topic: bool = False  # mere acceptance if a new request follows
+    alone: bool = False  # could be about anything: none if the reply asks something that is no reaction
     standing: bool = False  # counts after a new request too: "from now on …"
 
 
