@@ -8,7 +8,7 @@ import sys
 import typer
 
 from clawd import __version__
-from clawd.cli import adapter_merge, adapters, bench, card, connect, demo, learn, life, settings, train, users
+from clawd.cli import adapter_merge, adapters, bench, card, connect, demo, judge, learn, life, settings, train, users
 from clawd.daemon.logs import MESSAGE_PREFIX
 from clawd.errors import ClawdError
 
@@ -47,6 +47,7 @@ train.add_to(app)
 learn.add_to(app)
 connect.add_to(app)
 demo.add_to(app)
+judge.add_to(app)
 bench.add_to(app)
 
 

@@ -32,7 +32,8 @@ def run(file: Path | None = None, command: str = "clawd judge check") -> Report:
         Goal("false_signals", figures["false_signals"], FALSE_SIGNAL_GOAL, "lower"),
     ]
     # What can't be taken from these replies isn't missed: a file of praise alone has no neutral ones.
-    return Report("judge", command, [figures, *map(_misread, read_wrong(read))], [g for g in goals if g.value is not None])
+    rows = [figures, *map(_misread, read_wrong(read))]
+    return Report("judge", command, rows, [goal for goal in goals if goal.value is not None])
 
 
 def measure(read: Sequence[Read]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Labelled replies of users: a JSON list of objects, checked when read.
 
-`reply` is what the user wrote, `score` what it says about the response (-1, 0 or 1), `correction` whether it says how the
-response should have been. `asked` and `response` may tell what came before.
+`reply` is what the user wrote, `score` what it says about the response (-1, 0 or 1), `correction` whether it says how
+the response should have been. `asked` and `response` may tell what came before.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ HARMLESS = any_of(
     r"\bnot (?:too |so |half )?bad\b|\bnothing wrong\b|\bnot wrong\b",
     r"\bthank(?:s| you) (?:anyway|for nothing|in advance|god|goodness|to\b(?! you))|\bthanks? but no thanks\b",
     r"\bnever ?mind\b",
-    r"\bdon't (?:worry|bother|mind|know|think(?! (?:so|that's|that is|this is|it's)\b)|get me wrong|forget|you think)\b",
+    r"\bdon't (?:worry|bother|mind|know|think(?! (?:so|that's|that is|this is|it's)\b)|get me wrong|forget"
+    r"|you think)\b",
     r"\b(?:correct|stop) me if\b|\bif i'm (?:wrong|mistaken|not mistaken)\b",
     r"\bsorry,? (?:i meant|my mistake|my bad)\b",
     r"\b(?:oh|just|how|yeah,?) great\b|\bjust perfect\b|\byeah,? right\b|\bgreat job (?:breaking|ruining|deleting)\b",
@@ -48,15 +49,18 @@ TROUBLE = any_of(
 REQUEST = any_of(
     words("write tell give explain show list create make describe help translate summari[sz]e compare find"
            " suggest draft"
-           " recommend draw generate continue add compose calculate compute solve convert define name rewrite plan pick"
+           " recommend draw generate continue add compose calculate compute solve convert define name rewrite"
+           " plan pick"
            " choose imagine let's"),
     words("what how why when where who which can could would will is are do does did should i_need i_want i'd_like"),
     words("schreib erkl[äa]r was wie warum wann wo wer welche kannst k[öo]nntest"),
 )  # fmt: skip
-"""How a new request begins. What is told after it belongs to it: "Write a poem. Don't use rhymes." corrects nothing."""
+"""How a new request begins. What is told after it belongs to it: "Write a poem. Don't use rhymes." corrects"
+" nothing."""
 
 TRIED = any_of(
-    r"(?:so )?i(?:'ve| have)? (?:just |now )?(?:tried|ran|read|tested|checked|followed|used|compiled|run|did|sent|made)"
+    r"(?:so )?i(?:'ve| have)? (?:just |now )?(?:tried|ran|read|tested|checked|followed|used|compiled|run|did"
+    r"|sent|made)"
 )
 """After this "it" means what the response proposed."""
 
@@ -68,14 +72,16 @@ PRAISE: tuple[Rule, ...] = (
     )),
     Rule("praise", Kind.PRAISE, any_of(
         rf"{IT}{BE}{VERY} (?:\w+ly )?{GOOD}(?! to\b)",
-        rf"{IT} (?:\w+ly |now )?(?:help(?:s|ed)|work(?:s|ed)|runs|fixed it|solve[sd] (?:it|my)|compile[sd]|cleared)\b",
+        rf"{IT} (?:\w+ly |now )?(?:help(?:s|ed)|work(?:s|ed)|runs|fixed it|solve[sd] (?:it|my)|compile[sd]"
+        rf"|cleared)\b",
         rf"{IT} (?:\w+ly )?(?:did|does) (?:it|the (?:trick|job))\b",
         r"(?:das (?:hilft|hat geholfen|war's|passt|funktioniert)|genau (?:das|so|richtig)|sehr (?:gut|hilfreich))\b",
     ), about_it=True),
     Rule("praise", Kind.PRAISE, any_of(
         rf"what an?{VERY} {GOOD} \w+",
         r"(?:just|exactly|precisely) what i (?:need|want|asked|meant|was looking)",
-        rf"(?:very |really |such an? )?{GOOD} (?:job|work|answer|explanation|one|reply|response|summary|catch|bot|stuff"
+        rf"(?:very |really |such an? )?{GOOD} (?:job|work|answer|explanation|one|reply|response|summary|catch"
+        rf"|bot|stuff"
         r"|point|idea|advice)\b(?! to\b)",
         r"(?:well (?:done|said|put|explained)|(?:you )?nailed it|spot on|bravo|gut gemacht)\b",
         r"(?:i )?(?:really |just |absolutely )?(?:love|like|adore) (?:it|this|that|how you|the way you)\b",
@@ -85,7 +91,8 @@ PRAISE: tuple[Rule, ...] = (
         r"(?:so |very |really |extremely )?(?:helpful|useful)" + END,
         r"(?:much|way|far|so much|a lot) better\b",
         r"works (?:now|great|perfectly|fine|like a charm|beautifully)|works" + END,
-        r"(?:now i (?:finally )?|i (?:finally |now )?(?!see" + END + r"))(?:understand|get it|see)(?: it)?(?: now)?" + END,
+        r"(?:now i (?:finally )?|i (?:finally |now )?(?!see" + END + r"))(?:understand|get it"
+        r"|see)(?: it)?(?: now)?" + END,
         r"(?:10|ten) ?/ ?(?:10|ten)\b|a\+|\+1|100 ?%" + END,
         r"[👍👏🎉🙏💯🥳🤩😍❤]",
         r"(?:exactly(?: right| it| so)?|correct|precisely|bingo|bang on)" + END,
@@ -137,7 +144,8 @@ COMPLAINTS: tuple[Rule, ...] = (
     ), HintFrom.REST, veto=True),
     Rule("too much", Kind.COMPLAINT, any_of(
         rf"(?:(?:{IT}{BE}|you(?:'re| are)){VERY} |way |far |much |a (?:bit|little) |still |viel )?(?:too|zu) "
-        r"(?:(?:much|many|viel)(?: (?:\w+ )?\w+)?" + END + r"|" + words("long short verbose wordy vague formal informal casual complicated complex"
+        r"(?:(?:much|many|viel)(?: (?:\w+ )?\w+)?" + END + r""
+        r"|" + words("long short verbose wordy vague formal informal casual complicated complex"
                  " technical dry cold"
                  " generic detailed slow fast abstract simple simplistic chatty lang kurz"
                  " kompliziert f[öo]rmlich") + rf"(?:{END}|{FOR_WHOM}| (?:and|or|with|on|in|und)\b))",
@@ -206,7 +214,8 @@ DIRECTIVES: tuple[Rule, ...] = (
         r" (?:please )?(?:stop|avoid"
         r"|not)) (?:(?:ever|always|just|keep) )*"
         r"(?!(?:by|words|at|the|there|here|it|that|this|you|i|we|buy|tell (?:anyone|anybody|him|her|them|my))\b)\w+",
-        rf"(?:no (?:more )?|without (?:the |any )?|(?:drop|skip|lose|cut|leave out) the |enough with the |less of the )"
+        rf"(?:no (?:more )?|without (?:the |any )?|(?:drop|skip|lose|cut|leave out) the |enough with the "
+        rf"|less of the )"
         rf"(?:\w+ )?{STYLE}",
         r"keine? (?:\w+ )?(?:listen?|emojis?|aufz[äa]hlung\w*|tabellen?|floskeln|ausrufezeichen)\b",
     ), HintFrom.CLAUSE),
@@ -220,7 +229,7 @@ DIRECTIVES: tuple[Rule, ...] = (
         rf"|rephrase|summari[sz]e)"
         r"(?: (?:me|it|this|that|to me|everything|the answer|your answers?))* (?:in|with|without|like"
         r"|using|as|more|less"
-        r"|only)\b(?<!give me more)(?![^\n]*:)",
+        r"|only)\b(?<!give me more)(?! (?:\w+ ){1,3}(?:how|what|why|who|when|where)\b)(?![^\n]*:)",
         rf"{ASK}(?:shorten|simplify|rephrase|condense) (?:it|this|that|your)\b(?! \w+:)",
         r"add (?:some|a bit of|a little|more) (?:\w+ )?" + STYLE,
         r"(?:bitte )?(?:antworte|schreib|sprich|rede)\w* (?:bitte |mir )?(?:auf|in|ohne|mit|k[üu]rzer)\b",
@@ -228,7 +237,8 @@ DIRECTIVES: tuple[Rule, ...] = (
         r"bitte (?:auf|in (?:einem|zwei|wenigen)|ohne|k[üu]rzer)\b",
     ), HintFrom.CLAUSE),
     Rule("please do", Kind.DIRECTIVE, any_of(
-        r"please (?:keep|be(?! quiet| careful| back| on time)|include|always|never|call me|address me|stick to|start|end|limit|skip"
+        r"please (?:keep|be(?! quiet| careful| back| on time)|include|always|never|call me|address me|stick to"
+        r"|start|end|limit|skip"
         r"|remember|format|begin"
         r"|refrain|explain it)\b",
         r"always " + words("answer use start end include say write give show put call address add"
@@ -239,14 +249,16 @@ DIRECTIVES: tuple[Rule, ...] = (
         r"(?:please )?(?:leave (?:out|off)|omit|skip) (?!to\b|ahead\b)\w+",
         r"(?:please )?(?:call|address) me (?!later|back|tomorrow|when)\w+(?! is\b)(?=\W|$)",
         r"(?:maybe|perhaps) (?:you (?:could|should)|try)\b",
-        r"you (?:should|need to|must) " + words("have(?!_seen) always also at_least rather be use say start keep give write"),
+        r"you (?:should|need to"
+        r"|must) " + words("have(?!_seen) always also at_least rather be use say start keep give write"),
     ), HintFrom.CLAUSE),
     Rule("preference", Kind.DIRECTIVE, any_of(
         r"i(?:'d| would) (?:much |really )?like (?:it|you|your|shorter|the (?:answers?|repl\w+))\b",
         r"i (?:would )?(?:like it (?:better|more)|hate it when|want you to|need you to|wish"
         r" you(?! (?:a|all|good|the|luck|happy|merry)\b)|expect you to)\b",
         rf"i (?:hate|dislike|can't stand|don't like|do not like|don't want|don't need) (?:\w+ ){{0,3}}?{STYLE}",
-        r"i (?:don't|do not) (?:like|want|need|care for) (?:(?:a|an|the|any|all|so many|your) )*(?:it when|it|that|this"
+        r"i (?:don't|do not) (?:like|want|need|care for) (?:(?:a|an|the|any|all|so many|your) )*(?:it when|it"
+        r"|that|this"
         r"|these|lectures?|explanations?|answers?|repl(?:y|ies)|tone)\b",
         r"i (?:only |just )?(?:need|want|wanted) (?:the|a) (?:short|long|brief|simple|quick|full)\w*"
         r" (?:version|answer|one"

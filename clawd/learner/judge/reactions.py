@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from clawd.learner.judge.instruction import instruction
 from clawd.learner.judge.phrases import REQUEST, RULES, TRIED
 from clawd.learner.judge.reply import Clause, Reply, Sentence
 from clawd.learner.judge.rule import HintFrom, Kind, Rule
@@ -122,7 +123,7 @@ def correction(reply: Reply, found: list[Reaction]) -> str | None:
         span = _span(reply, each, found)
         if span and not (spans and span[0] < spans[-1][1]):
             spans.append(span)
-    sentences = dict.fromkeys(cleaned for span in spans if (cleaned := clean(reply.text[slice(*span)])))
+    sentences = dict.fromkeys(cleaned for span in spans if (cleaned := instruction(clean(reply.text[slice(*span)]))))
     return shorten(". ".join(sentences)) or None
 
 

@@ -23,26 +23,33 @@ NOT_THEIR_WORDS = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 MATERIAL = re.compile(
-    r"(?:\b(?:translate|correct|proofread|check|shorten|summari[sz]e|rewrite|rephrase|paraphrase|improve|rate|grade|review|edit"
+    r"(?:\b(?:translate|correct|proofread|check|shorten|summari[sz]e|rewrite|rephrase|paraphrase|improve|rate"
+    r"|grade|review|edit"
     r"|fix|convert|say|said|says|wrote|writes|told me|asked me|traduis|traduce|corrige|[üu]bersetze?|korrigiere?)\b"
-    r"(?! (?:it|that) )[^:.?!\n]{0,80}|\bhere (?:it is|is (?:my|the) \w+|are (?:my|the) \w+)|\bhere's (?:my|the) \w+):[ \n]\s*\S.*",
+    r"(?! (?:it|that) )[^:.?!\n]{0,80}|\bhere (?:it is|is (?:my|the) \w+|are (?:my|the) \w+)|\bhere's (?:my"
+    r"|the) \w+):[ \n]\s*\S.*",
     re.DOTALL | re.IGNORECASE,
 )
 """What is given to work on: "Translate into French: …"."""
 
 SENTENCE_END = re.compile(r"[.!?…]+(?=\s|$)|\n+|;")
 CLAUSE_BREAK = re.compile(
-    r"(?P<hard>,\s+(?=please\b|bitte\b)|,?\s+(?:but|however|though|yet|except(?: that)?|aber|nur|mais|pero|però|ma)\b,?\s*"
+    r"(?P<hard>,\s+(?=please\b|bitte\b)|,?\s+(?:but|however|though|yet|except(?: that)?|aber|nur|mais|pero|però"
+    r"|ma)\b,?\s*"
     r"|,\s+so\s+(?=\w)"
     r"|\s+[-–—]+\s+|\s*—\s*|:\s+)|,\s*|\s+and\s+",
     re.IGNORECASE,
 )
 OPENER = re.compile(
-    r"(?:well|hmm+|um+|uh+|oh|ah|ok|okay|hey|hi|hello|hallo|sorry|look|listen|man|dude|please|pls|bitte|also|and|but|so"
+    r"(?:well|hmm+|um+|uh+|oh|ah|ok|okay|hey|hi|hello|hallo|sorry|look|listen|man|dude|please|pls|bitte|also"
+    r"|and|but|so"
     r"|again|actually|honestly|frankly|sadly|unfortunately|i think|i'm afraid|i feel(?: like)?|i guess|come on|just"
-    r"|wait|still|yeah|yep|yes|no|nope|nah|nein|ja|thanks(?: a lot)?|thank you|danke|that said|however|though|one thing"
-    r"|one note|small note|quick note|btw|by the way|in general|ugh|argh|wow|now|then|next|great|nice|good|cool|fine|almost(?: there)?|close|personally|overall|maybe|perhaps|to be honest|tbh|imo"
-    r"|in my opinion|for (?:my|our) taste|(?:yes|yeah) ?please|merci|gracias|muchas gracias|non|oui|gut|bien|leider|also|i mean"
+    r"|wait|still|yeah|yep|yes|no|nope|nah|nein|ja|thanks(?: a lot)?|thank you|danke|that said|however|though"
+    r"|one thing"
+    r"|one note|small note|quick note|btw|by the way|in general|ugh|argh|wow|now|then|next|great|nice|good|cool"
+    r"|fine|almost(?: there)?|close|personally|overall|maybe|perhaps|to be honest|tbh|imo"
+    r"|in my opinion|for (?:my|our) taste|(?:yes|yeah) ?please|merci|gracias|muchas gracias|non|oui|gut|bien"
+    r"|leider|also|i mean"
     r"|as an? \w+(?: \w+)?(?=,? (?:i|we)\b)|finally|sure)\b"
     r"[\s,.:!–—-]*|[¡¿]\s*",
     re.IGNORECASE,

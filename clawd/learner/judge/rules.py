@@ -62,13 +62,17 @@ def _score(reply: Reply, found: list[Reaction]) -> Reward:
     if Kind.COMPLAINT in kinds:
         return -1
     if Kind.DIRECTIVE in kinds:
-        return 1 if Kind.PRAISE in kinds or (Kind.THANKS in kinds and not _is_contrasted(reply, found)) else -1
+        if Kind.PRAISE in kinds:  # "Nice work, but shorter please": better no score than a wrong one
+            wishes = [each for each in found if each.rule.kind is Kind.DIRECTIVE]
+            later = any(each.rule.standing for each in wishes)  # "… next time": this time was well
+            return 0 if any(each.clause.contrast for each in wishes) and not later else 1
+        return 1 if Kind.THANKS in kinds and not _is_contrasted(reply, found) else -1
     pleased = kinds & {Kind.PRAISE, Kind.THANKS}
     return 1 if pleased and not TROUBLE.search(_before_new_request(reply)) else 0
 
 
 def _is_contrasted(reply: Reply, found: list[Reaction]) -> bool:
-    """ "Thanks, but shorter please": the thanks are politeness, as they are after the wish: "shorter please, thanks"."""
+    """ "Thanks, but shorter please": the thanks are politeness, as they are after the wish: "shorter, thanks"."""
     wishes = [each for each in found if each.rule.kind is Kind.DIRECTIVE]
     thanks = [each for each in found if each.rule.kind is not Kind.DIRECTIVE]
     contrasts = (clause.contrast for each in thanks for clause in reply.sentences[each.place].clauses)
