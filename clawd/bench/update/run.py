@@ -102,12 +102,12 @@ def _row(what: str, figures: dict[str, Any]) -> dict[str, Any]:
         "train_s": round(figures["train_s"], 1),
         "score_cpu_s": round(figures["score_cpu_s"], 1),
         "train_cpu_s": round(figures["train_cpu_s"], 1),
-        "train_tokens_per_s": round(train_tokens / figures["train_s"]),
+        "tokens_per_s": round(train_tokens / (figures["score_s"] + figures["train_s"])),
         "peak_mb": round(figures["peak_mb"]),
     }
     if "matmul_gflops" in figures:
         row["matmul_peak_gflops"] = round(figures["matmul_gflops"])
-        row["share_of_peak"] = round(figures["train_gflops"] / figures["matmul_gflops"], 3)
+        row["share_of_peak"] = round(figures["gflops"] / figures["matmul_gflops"], 3)
     return row
 
 

@@ -11,13 +11,22 @@ from torch import Tensor
 
 from clawd.config import LearnSettings
 from clawd.errors import UpdateRefused
-from clawd.learner.train.batch import Scored, loss_inputs, response_logprobs
-from clawd.learner.train.losses import Metrics, hybrid_loss, merge
+from clawd.learner.job import Sample
+from clawd.learner.train.batch import Scored, in_order, loss_inputs, read_groups, response_logprobs
+from clawd.learner.train.losses import LossInputs, Metrics, hybrid_loss, merge
 from clawd.learner.train.neutral import NeutralGroup, accumulate_neutral
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.trust import TrustRegion, kl_to_old
 
 StepReport = Callable[[int, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What scoring knows of the first step, whose gradient it has left in the weights; the regulariser's is missing."""
+
+    loss: float
+    metrics: Metrics
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class Batch:
     scored: list[Scored]
     groups: list[list[int]]  # micro-batches, as indices of `scored`
     neutral: list[NeutralGroup] = field(default_factory=list)  # empty: no regulariser
+    begun: Begun | None = None  # none: nothing is known of the first step
 
 
 def accumulate(policy: Policy, batch: Batch, settings: LearnSettings) -> tuple[float, Metrics]:
@@ -34,15 +44,47 @@ def accumulate(policy: Policy, batch: Batch, settings: LearnSettings) -> tuple[f
     total, metrics = 0.0, Metrics()
     for group in batch.groups:
         inputs = loss_inputs(policy, [batch.scored[index] for index in group])
-        loss, of_group = hybrid_loss(inputs, settings.loss, samples=len(batch.scored))
-        loss.backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
+        loss, of_group = _add_gradient(inputs, settings, len(batch.scored))
+        total += loss
         metrics = merge(metrics, of_group)
-    if batch.neutral:
-        loss_of_neutral, of_neutral = accumulate_neutral(policy, batch.neutral, settings.loss.neutral_weight)
-        total += loss_of_neutral
-        metrics = merge(metrics, of_neutral)
-    return total, metrics
+    return _with_neutral(policy, batch, settings, total, metrics)
+
+
+def _add_gradient(inputs: LossInputs, settings: LearnSettings, samples: int) -> tuple[float, Metrics]:
+    """Add the gradient of one micro-batch's share in the loss of all `samples`."""
+    loss, metrics = hybrid_loss(inputs, settings.loss, samples=samples)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return float(loss.detach()), metrics
+
+
+def _with_neutral(
+    policy: Policy, batch: Batch, settings: LearnSettings, loss: float, metrics: Metrics
+) -> tuple[float, Metrics]:
+    if not batch.neutral:
+        return loss, metrics
+    loss_of_neutral, of_neutral = accumulate_neutral(policy, batch.neutral, settings.loss.neutral_weight)
+    return loss + loss_of_neutral, merge(metrics, of_neutral)
+
+
+def score_and_begin(
+    policy: Policy,
+    samples: Sequence[Sample],
+    groups: Sequence[list[int]],
+    settings: LearnSettings,
+    *,
+    lot: str = "",
+    baseline: float = 0.0,
+) -> tuple[list[Scored], Begun]:
+    """As `score`, and the first step's gradient from the same forward passes: that policy is still the old one."""
+    for weight in policy.trainable().values():
+        weight.grad = None
+    every, total, metrics = [], 0.0, Metrics()
+    for scored, inputs in read_groups(policy, samples, groups, settings, lot=lot, baseline=baseline):
+        loss, of_group = _add_gradient(inputs, settings, len(samples))
+        every.append(scored)
+        total += loss
+        metrics = merge(metrics, of_group)
+    return in_order(groups, every), Begun(total, metrics)
 
 
 def take_steps(
@@ -79,8 +121,11 @@ def take_step(
 ) -> dict[str, float]:
     """One step, and its metrics."""
     weights = list(policy.trainable().values())
-    optimizer.zero_grad(set_to_none=True)
-    loss, means = accumulate(policy, batch, settings)
+    if step == 1 and batch.begun is not None:
+        loss, means = _with_neutral(policy, batch, settings, batch.begun.loss, batch.begun.metrics)
+    else:
+        optimizer.zero_grad(set_to_none=True)
+        loss, means = accumulate(policy, batch, settings)
     norm = float(torch.nn.utils.clip_grad_norm_(weights, settings.grad_clip))
     if not (math.isfinite(loss) and math.isfinite(norm)):
         raise UpdateRefused(f"Step {step} of {settings.steps}: loss {loss} and gradient norm {norm} aren't finite.")

@@ -20,14 +20,14 @@ from clawd.errors import UpdateFailed, UpdateRefused
 from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Job, Manifest, Sample
 from clawd.learner.train.advantages import advantages_of, no_signal, running_mean
 from clawd.learner.train.base import dense_name, load_base, training_dtype
-from clawd.learner.train.batch import score, select, sequence_of
+from clawd.learner.train.batch import select, sequence_of
 from clawd.learner.train.course import Course, emit
 from clawd.learner.train.forward import micro_batches
 from clawd.learner.train.machine import training_threads
 from clawd.learner.train.neutral import NeutralGroup, read_neutral
 from clawd.learner.train.optimizer import learning_rate, load_optimizer, make_optimizer, save_optimizer
 from clawd.learner.train.policy import Policy
-from clawd.learner.train.steps import Batch, check_mismatch, effect, mismatch, take_steps
+from clawd.learner.train.steps import Batch, check_mismatch, effect, mismatch, score_and_begin, take_steps
 from clawd.learner.train.validate import validate
 from clawd.model.lora import LoraBase, read_lora_base, write_adapter_file
 
@@ -78,8 +78,8 @@ def score_batch(run: Run) -> None:
     settings = job.settings
     kept = choose_samples(run)
     groups = micro_batches([sequence_of(sample).length for sample in kept], settings.micro_batch_tokens)
-    scored = score(run.policy, kept, groups, settings, lot=job.update_id, baseline=baseline(run))
-    run.batch = Batch(scored, groups, neutral(run))
+    scored, begun = score_and_begin(run.policy, kept, groups, settings, lot=job.update_id, baseline=baseline(run))
+    run.batch = Batch(scored, groups, neutral(run), begun)
     run.course.metrics |= mismatch(scored, settings.loss.importance_cap)
     check_mismatch(run.course.metrics, settings.max_rollout_mismatch)
 
@@ -196,7 +196,8 @@ def report_step(step: int, metrics: dict[str, float]) -> None:
 
 def speed(run: Run) -> dict[str, float]:
     tokens = run.course.metrics["train/steps"] * sum(sequence_of(sample).length for sample in run.kept)
-    return {"train/tokens_per_s": tokens / max(run.course.seconds["train"], 1e-9)}
+    seconds = run.course.seconds["score"] + run.course.seconds["train"]  # scoring takes the first step's gradient
+    return {"train/tokens_per_s": tokens / max(seconds, 1e-9)}
 
 
 def make_manifest(run: Run) -> Manifest:
