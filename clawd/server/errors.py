@@ -148,7 +148,9 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body" and first["type"] != "json_invalid")
-        return respond(request.url.path, Fault(400, f"{place}: {first['msg']}", "invalid_value", place or None))
+        return respond(
+            request.url.path, Fault(400, f"{place or 'body'}: {first['msg']}", "invalid_value", place or None)
+        )
 
     app.add_exception_handler(ClawdError, raised)
     app.add_exception_handler(HTTPException, http)
