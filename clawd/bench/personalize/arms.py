@@ -28,7 +28,7 @@ _ARMS = (
     _learning("opd", "--learn.loss.method", "opd"),
     _learning("hint-random", "--learn.loss.hint_choice", "random"),
     _learning("hint-token", "--learn.loss.hint_choice", "token"),
-    _learning("no-delta-clip", "--learn.loss.delta_clip", "null"),
+    _learning("no-delta-clip", "--learn.loss.delta_clip", "None"),
     _learning("k1", "--learn.loss.support_k", "1"),
     _learning("k2", "--learn.loss.support_k", "2"),
     _learning("k8", "--learn.loss.support_k", "8"),
