@@ -53,23 +53,16 @@ def neutral_material() -> tuple[list[str], str]:
     return told["prompts"], told["held_out"]
 
 
-def measure(
-    chat: Chat, base_name: str, conditions: Conditions, base: Path, personas: Sequence[Persona], tasks: Sequence[Task]
-) -> Base:
-    """Ask the bare base, over HTTP. Raises BenchFailed."""
+def neutral(chat: Chat, base_name: str, conditions: Conditions) -> Base:
+    """The base's answers to the neutral prompts, and no user yet. Raises BenchFailed."""
     texts, held_out = neutral_material()
     texts = texts[: conditions.neutral_prompts]
-    neutral = _all(chat, base_name, texts, texts, NEUTRAL_TOKENS, temperature=0)
-    scorer = Scorer(base, neutral, held_out)
-    return Base(
-        conditions=conditions,
-        users={persona.name: _user(chat, base_name, persona, tasks, scorer) for persona in personas},
-        neutral=neutral,
-        held_out=held_out,
-    )
+    answers = _all(chat, base_name, texts, texts, NEUTRAL_TOKENS, temperature=0)
+    return Base(conditions=conditions, users={}, neutral=answers, held_out=held_out)
 
 
-def _user(chat: Chat, base_name: str, persona: Persona, tasks: Sequence[Task], scorer: Scorer) -> UserBase:
+def of_user(chat: Chat, base_name: str, base: Path, persona: Persona, tasks: Sequence[Task]) -> UserBase:
+    """Ask the bare base `tasks`, over HTTP, and score its replies. Raises BenchFailed."""
     asked = [persona.ask(task, random.Random(f"base {at}")) for at, task in enumerate(tasks)]  # noqa: S311  no secret
     told = [str(with_hint([{"role": "user", "content": text}], persona.wish)[0]["content"]) for text in asked]
     plain = _all(chat, base_name, asked, asked, REPLY_TOKENS)
@@ -79,7 +72,7 @@ def _user(chat: Chat, base_name: str, persona: Persona, tasks: Sequence[Task], s
         base_rate=_rate(persona, tasks, plain),
         ceiling=_rate(persona, tasks, hinted),
         about_task=sum(deals_with(task, reply.text) for task, reply in zip(tasks, plain, strict=True)) / len(tasks),
-        logprob_floor=floor(scorer.replies([*plain, *hinted])),
+        logprob_floor=floor(Scorer(base).replies([*plain, *hinted])),
         examples=[*plain[:3], *hinted[:3]],
     )
 

@@ -109,20 +109,24 @@ class Experiment:
     def _base(self, conditions: Conditions) -> Base:
         path = self.records.base_path
         kept = self.records.read(path, Base)
-        if kept is None or not set(self.plan.users) <= set(kept.users):
-            self.say(f"The base: {self.plan.base_replies} replies per user, plain and with the wish told")
-            kept = self._measure_base(conditions)
-            self.records.keep(path, kept)
-        require_same(path, kept.conditions, conditions)
-        return kept
+        if kept is not None:
+            require_same(path, kept.conditions, conditions)
+        missing = [user for user in self.plan.users if kept is None or user not in kept.users]
+        if not missing and kept is not None:
+            return kept
+        self.say(f"The base, asked {self.plan.base_replies} times by {', '.join(missing)}, plain and with the wish told")
+        measured = self._measure_base(conditions, [PERSONAS[user] for user in missing], kept)
+        self.records.keep(path, measured)
+        return measured
 
-    def _measure_base(self, conditions: Conditions) -> Base:
+    def _measure_base(self, conditions: Conditions, personas: Sequence[Persona], kept: Base | None) -> Base:
         plan = self.plan
-        personas = list(PERSONAS.values())
         tasks = self._tasks(BASE_SEED, plan.base_replies)
         name = base_name(ModelSettings(), plan.model)
         with throw_away_daemon(self._flags(*NO_LEARNING)) as daemon, closing(Chat(daemon.url)) as chat:
-            return baseline.measure(chat, name, conditions, plan.model, personas, tasks)
+            before = kept or baseline.neutral(chat, name, conditions)
+            found = {each.name: baseline.of_user(chat, name, plan.model, each, tasks) for each in personas}
+        return before.model_copy(update={"users": before.users | found})
 
     # -- one run
 

@@ -57,8 +57,8 @@ class Scorer:
     """Scores with one base; `neutral` are its own answers to the neutral prompts."""
 
     base: Path
-    neutral: Sequence[Reply]
-    held_out: str
+    neutral: Sequence[Reply] = ()
+    held_out: str = ""
 
     def replies(self, replies: Sequence[Reply]) -> list[float]:
         """Raises BenchFailed."""

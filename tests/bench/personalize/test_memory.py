@@ -20,21 +20,6 @@ def test_the_newest_corrections_are_kept() -> None:
     memory = Memory()
     words = ["apples", "pears", "plums", "grapes", "figs", "dates", "limes", "lemons", "kiwis", "melons", "cherries"]
     words += ["peaches", "apricots", "mangos"]
-        "apples",
-        "pears",
-        "plums",
-        "grapes",
-        "figs",
-        "dates",
-        "limes",
-        "lemons",
-        "kiwis",
-        "melons",
-        "cherries",
-        "peaches",
-        "apricots",
-        "mangos",
-    ]
     for word in words:
         memory.hear("Tell me about fruit.", "Fruit is good.", f"Please don't mention {word}.")
     assert len(memory.notes) == MOST_NOTES
