@@ -74,18 +74,26 @@ class ServerSettings(Section):
     """Largest request body, in megabytes."""
     max_waiting: Annotated[int, Field(ge=0)] = 256
     """Requests that may wait for a place; further ones are asked to come back (429)."""
+    max_waiting_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of `max_waiting` that one user may take, so that nobody fills the queue for all."""
+    max_wait_s: Annotated[float, Field(gt=0)] | None = 600.0
+    """Seconds that a person's request waits to be begun before it is told to come back (503); none: for ever."""
+    max_request_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds of a request in all; then its answer ends, as one cut by its length does. None: as long as it takes."""
     max_running: Annotated[int, Field(ge=1, le=128)] = 8
     """Requests that are decoded together; further ones wait."""
     remembered: Annotated[int, Field(ge=0, le=120)] = 24
     """Conversations whose key-value state is kept for their next turn, least recently used out first."""
-    prompt_chunk: Annotated[int, Field(ge=16, le=4096)] = 256
-    """Prompt tokens read in one step when nobody else is being answered."""
+    prompt_chunk: Annotated[int, Field(ge=16, le=4096)] | None = None
+    """Prompt tokens read in a step when nobody else is answered; none: 64 on a CPU, 512 on a GPU."""
     prompt_chunk_shared: Annotated[int, Field(ge=8, le=4096)] = 32
     """Prompt tokens read in one step while others are being answered: small keeps their tokens flowing."""
     adapter_slice: Annotated[int, Field(ge=1, le=256)] = 8
     """Steps that one adapter version gets before another one's turn; changing adapters costs a graph rebuild."""
     adapters_loaded: Annotated[int, Field(ge=1)] = 16
-    """Adapter versions kept in memory; further ones are loaded when asked for."""
+    """Adapter versions kept in memory beside the active ones; further ones are loaded when asked for."""
+    saved_states_mb: Annotated[int, Field(ge=0)] = 512
+    """Disk space for the key-value states of long conversations, which a restart then needn't read again; 0: none."""
     default_max_tokens: Annotated[int, Field(ge=1)] | None = None
     """Longest answer when a request names no limit; none: what the context still holds."""
     default_temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
@@ -171,6 +179,24 @@ class LearnSettings(Section):
     """Train adapters when enough samples wait."""
     samples_per_update: Annotated[int, Field(ge=1)] = 16
     """Waiting samples of one adapter that begin an update."""
+    when: Literal["always", "idle", "window", "manual"] = "always"
+    """When updates may begin: at once, while nobody asks, at the times of `cron`, or on `clawd train --now` only."""
+    idle_minutes: Annotated[float, Field(gt=0)] = 10.0
+    """With `when` idle: minutes without a request before an update may begin."""
+    cron: str = "0 2 * * *"
+    """With `when` window: a cron expression, in local time; all that is due then is trained, late if need be."""
+    max_load: Annotated[float, Field(gt=0)] | None = None
+    """Load average of the last minute above which no update begins; none: any."""
+    min_free_memory_mb: Annotated[int, Field(ge=1)] | None = None
+    """Free memory in megabytes that an update needs to begin; none: any."""
+    min_battery_percent: Annotated[int, Field(ge=0, le=100)] = 30
+    """Charge below which no update begins on battery; 100: only on mains."""
+    keep: Annotated[int, Field(ge=0)] = 5
+    """Retired versions of an adapter that stay, newest first; pinned ones and those in use stay besides."""
+    halt_after: Annotated[int, Field(ge=1)] | None = 3
+    """Updates of an adapter refused or failed in a row before it waits for `clawd adapter resume`; none: never."""
+    roll_back_after: Annotated[int, Field(ge=1)] | None = 2
+    """Versions in a row that turned out bad before the last good one is brought back; none: never."""
     steps: Annotated[int, Field(ge=1)] = 2
     """Optimiser steps per update, each over all its samples."""
     learning_rate: Annotated[float, Field(gt=0)] = 4e-4
@@ -214,6 +240,17 @@ class LearnSettings(Section):
     """Failed updates with the same samples before those are quarantined."""
     lora: LoraSettings = LoraSettings()
     loss: LossSettings = LossSettings()
+
+    @field_validator("cron")
+    @classmethod
+    def _is_cron(cls, value: str) -> str:
+        from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415  for those who set it
+
+        try:
+            CronTrigger.from_crontab(value)
+        except ValueError as error:
+            raise ValueError(f"no cron expression (minute hour day month weekday): {error}") from None
+        return value
 
 
 class LogSettings(Section):

@@ -96,6 +96,11 @@ class DataFolder:
         """What can be made again: dense bases, fingerprints, the binding's probe."""
         return self.root / "cache"
 
+    @property
+    def states(self) -> Path:
+        """Key-value states of conversations, saved over a restart: they hold what was said."""
+        return self.cache / "states"
+
     def create(self) -> None:
         """Make the folders, readable by their owner alone: conversations lie here.
 

@@ -1,4 +1,4 @@
-"""How fast the engine decodes, as a fraction of a bare llama.cpp loop, and what the key-value formats cost.
+"""How fast the engine decodes, as a fraction of a bare llama.cpp loop; what key-value formats and prompt chunks cost.
 
 Both sides run in one process on one model file with the same threads, batch, context and number format, one round of
 each in turn, so that a machine whose speed drifts slows both alike (`decoding.py`). `fraction` is the median over the
@@ -21,13 +21,16 @@ import psutil
 
 from clawd.bench.decoding import BareLoop, decode_with
 from clawd.bench.report import Goal, Report
-from clawd.config import ModelSettings, Settings
+from clawd.config import ModelSettings, ServerSettings, Settings
 from clawd.model.embedded import embedded_model_path
 from clawd.server.engine.engine import Engine
-from clawd.server.engine.model import KV_TYPES
+from clawd.server.engine.model import KV_TYPES, LoadedModel
+from clawd.server.engine.scheduler import Remove, Row
 
 STREAMS = (1, 8)
 GOAL_AT_ONE_STREAM = 0.95
+CHUNKS = (16, 32, 64, 128, 256)
+CHUNK_ROUNDS = 5
 
 
 def run(model: Path | None = None, *, quick: bool = False, command: str = "clawd bench decode") -> Report:
@@ -50,6 +53,7 @@ def run(model: Path | None = None, *, quick: bool = False, command: str = "clawd
         bare.close()
     if not quick:
         rows += [_apart(_measure_format, path, kv_type) for kv_type in KV_TYPES]
+        rows += measure_chunks(path)
     return Report("decode", command, rows, goals)
 
 
@@ -105,6 +109,35 @@ def _measure_format(path: Path, kv_type: str) -> dict[str, Any]:
         }
     finally:
         engine.close()
+
+
+def measure_chunks(path: Path) -> list[dict[str, Any]]:
+    """How fast prompts are read by the number of tokens per step, and how long a step is: a newcomer waits for one.
+
+    Sizes alternate; the quickest step of each counts, so that other programs disturb it little.
+    """
+    server = ServerSettings(prompt_chunk=max(CHUNKS))
+    model = LoadedModel.load(path, ModelSettings(), server)
+    tokens = np.random.default_rng(0).integers(100, model.vocabulary.size, max(CHUNKS)).astype(np.int32)
+    quickest = dict.fromkeys(CHUNKS, float("inf"))
+    try:
+        for _ in range(CHUNK_ROUNDS):
+            for chunk in CHUNKS:
+                started = time.perf_counter()
+                model.decode((Row("bench", 0, tokens[:chunk], 0, samples=True),))
+                quickest[chunk] = min(quickest[chunk], time.perf_counter() - started)
+                model.apply((Remove(0, 0),))
+    finally:
+        model.close()
+    return [
+        {
+            "what": "prompt_chunk",
+            "prompt_chunk": chunk,
+            "prompt_tokens_per_s": round(chunk / step_s, 1),
+            "step_ms": round(1000 * step_s),
+        }
+        for chunk, step_s in quickest.items()
+    ]
 
 
 def _apart(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:

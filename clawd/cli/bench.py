@@ -44,6 +44,14 @@ def decode(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = 
     _tell(lambda command: benchmark.run(model, quick=quick, command=command), "decode", quick, json_output)
 
 
+@bench.command("grammar")
+def grammar(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = JSON) -> None:
+    """Answers that follow a JSON schema: llguidance and llama.cpp's grammars on schemas that trouble compilers."""
+    from clawd.bench import grammar as benchmark  # noqa: PLC0415
+
+    _tell(lambda command: benchmark.run(model, quick=quick, command=command), "grammar", quick, json_output)
+
+
 @bench.command("start")
 def start(quick: bool = QUICK, json_output: bool = JSON) -> None:
     """Seconds from `clawd start` to ready, and the server's memory above the model file."""

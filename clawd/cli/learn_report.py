@@ -10,9 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from clawd.errors import UnknownName
-from clawd.paths import DataFolder
-from clawd.store import Store
+from clawd.cli.opening import open_store
 from clawd.store.progress import VersionProgress, verdict, wilson
 from clawd.store.records import DEFAULT_USER
 
@@ -26,25 +24,27 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Per version: how often its first answer of a session was taken well, corrections, and its drift."""
-    folder = DataFolder.default()
-    if not folder.database.exists():
-        raise UnknownName(f"There is no store in {folder.root} yet: `clawd start` makes one.")
-    with Store(folder.database) as store:
-        adapters = {adapter.name: adapter for adapter in store.people.adapters()}
-        wanted = name or store.people.named(DEFAULT_USER).adapter.name
-        if wanted not in adapters:
-            raise UnknownName(f"There is no adapter {wanted!r}. There are: {', '.join(sorted(adapters))}.")
-        found = store.progress.versions(adapters[wanted].id)
+    with open_store() as store:
+        adapter = store.people.adapter(name) if name else store.people.named(DEFAULT_USER).adapter
+        found = store.progress.versions(adapter.id)
     if as_json:
-        typer.echo(json.dumps({"adapter": wanted, "versions": [_told(one) for one in found], "verdict": verdict(found)}))
+        typer.echo(
+            json.dumps({"adapter": adapter.name, "versions": [_told(one) for one in found], "verdict": verdict(found)})
+        )
         return
-    _show(wanted, found)
+    _show(adapter.name, found)
 
 
 def _told(one: VersionProgress) -> dict[str, object]:
     low, high = wilson(one.satisfied, one.judged)
     rate = one.satisfied / one.judged if one.judged else None
-    return {**asdict(one), "rate": rate, "low": low, "high": high, "corrections_per_session": one.corrections_per_session}
+    return {
+        **asdict(one),
+        "rate": rate,
+        "low": low,
+        "high": high,
+        "corrections_per_session": one.corrections_per_session,
+    }
 
 
 def _show(name: str, found: list[VersionProgress]) -> None:

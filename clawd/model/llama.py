@@ -26,7 +26,7 @@ logger = logging.getLogger("llama.cpp")
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _CONTINUED = 5  # belongs to the line before
 
-_captured = threading.local()  # .lines: where this thread's warnings and errors are kept as well
+_captured = threading.local()  # .lines: where this thread's warnings and errors are kept; .quiet: and nowhere else
 
 
 @llama.llama_log_callback  # type: ignore[untyped-decorator]
@@ -37,18 +37,26 @@ def _forward(level: int, text: bytes, _user_data: object) -> None:
     if not line or level == _CONTINUED:
         return
     severity = _LEVELS.get(level, logging.INFO)
-    # What llama.cpp says about itself at load is detail to a person who reads the daemon's log.
-    logger.log(logging.DEBUG if severity == logging.INFO else severity, "%s", line)
     if severity >= logging.WARNING and getattr(_captured, "lines", None) is not None:
         _captured.lines.append(line)
+        if _captured.quiet:
+            return
+    # What llama.cpp says about itself at load is detail to a person who reads the daemon's log.
+    logger.log(logging.DEBUG if severity == logging.INFO else severity, "%s", line)
 
 
 class complaints:  # noqa: N801  reads as what it is used for: `with complaints() as reasons:`
-    """Collect what llama.cpp warns of on this thread meanwhile: that names the reason of a refusal."""
+    """Collect what llama.cpp warns of on this thread meanwhile: that names the reason of a refusal.
+
+    `quiet`: it isn't logged; whoever collects it says what is worth it.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
 
     def __enter__(self) -> list[str]:
         lines: list[str] = []
-        _captured.lines = lines
+        _captured.lines, _captured.quiet = lines, self._quiet
         return lines
 
     def __exit__(self, *_: object) -> None:

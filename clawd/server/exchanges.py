@@ -11,13 +11,12 @@ from starlette.requests import Request
 
 from clawd.server.auth import identify
 from clawd.server.engine.types import Event, Finished
-from clawd.server.errors import ApiError
+from clawd.server.errors import RETRY_AFTER_S, ApiError
 from clawd.server.exchange import Accepted, Exchange, accept
 from clawd.server.schema import ChatRequest
 from clawd.server.services import Services
+from clawd.server.share import check_share
 from clawd.store.records import User
-
-RETRY_AFTER_S = 5
 
 
 class Exchanges:
@@ -31,6 +30,10 @@ class Exchanges:
     def first(self) -> Accepted:
         """What they have in common can be read off any of them."""
         return self.all[0].accepted
+
+    @property
+    def turn_ids(self) -> list[str]:
+        return [exchange.accepted.turn_id for exchange in self.all]
 
     def start(self) -> None:
         """Hand all to the engine. If it refuses one, all end, each stored as what it came to; the error goes on."""
@@ -82,7 +85,9 @@ async def admit(services: Services, request: Request) -> User:
             code="queue_full",
             retry_after_s=RETRY_AFTER_S,
         )
-    return await run_in_threadpool(identify, services.store, request, services.owner_key)
+    user = await run_in_threadpool(identify, services.store, request, services.owner_key)
+    check_share(services, user)
+    return user
 
 
 async def begin(services: Services, request: Request, chat: ChatRequest) -> Exchanges:

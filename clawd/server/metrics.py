@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from clawd.server.engine.engine import Engine
+from clawd.server.structure import Structure
 from clawd.store import Store
 
 SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -20,20 +21,24 @@ GAUGES = {
     "cells_used": "Tokens in the key-value cache",
     "cells_total": "Tokens that the key-value cache holds",
     "versions_loaded": "Adapter versions in memory",
+    "saved_states": "Conversations whose key-value state lies on disk",
 }
 COUNTERS = {
     "prompt_tokens": "Prompt tokens that were read",
     "cached_tokens": "Prompt tokens that were remembered",
     "response_tokens": "Tokens that were sampled",
     "steps": "Decoding steps",
+    "broken_off": "Steps for background requests that were given up when a person came",
+    "restored_tokens": "Tokens whose key-value state was read from disk",
 }
 
 
 class Metrics:
     """Counts answers as they end; the rest is collected at the time of asking."""
 
-    def __init__(self, engine: Engine, store: Store) -> None:
+    def __init__(self, engine: Engine, store: Store, structure: Structure) -> None:
         self._engine = engine
+        self._structure = structure
         self._store = store
         self._registry = CollectorRegistry()
         self._requests = Counter("clawd_requests", "Chat requests by how they ended", ["end"], registry=self._registry)
@@ -66,6 +71,12 @@ class Metrics:
             yield GaugeMetricFamily(f"clawd_engine_{name}", sentence, value=getattr(stats, name))
         for name, sentence in COUNTERS.items():
             yield CounterMetricFamily(f"clawd_engine_{name}", sentence, value=getattr(stats, name))
+        loosened = CounterMetricFamily(
+            "clawd_schemas_loosened", "JSON schemas that are enforced partly or not at all", labels=["how"]
+        )
+        for how, count in list(self._structure.loosened.items()):
+            loosened.add_metric([how], count)
+        yield loosened
         turns = GaugeMetricFamily("clawd_turns", "Main-line turns in the store by state", labels=["state"])
         for state, count in self._store.turns.counts().items():
             turns.add_metric([state], count)

@@ -25,10 +25,14 @@ from clawd.model.prompt import PromptRenderer
 from clawd.model.replies.families import ReplyFormat
 from clawd.paths import DataFolder
 from clawd.server.app import create_app
+from clawd.server.engine.constraint import Compiler
 from clawd.server.engine.engine import Engine
+from clawd.server.engine.restoring import saved_states
 from clawd.server.metrics import Metrics
 from clawd.server.services import Services
-from clawd.server.versions import Swapper, Versions
+from clawd.server.structure import Structure
+from clawd.server.swapper import Swapper
+from clawd.server.versions import Versions
 from clawd.store import Store
 
 log = logging.getLogger(__name__)
@@ -48,9 +52,12 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
     digest = fingerprint(model, folder.cache)
     with Store(folder.database) as store:
         store.turns.discard_interrupted()
-        engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts)
+        saved = saved_states(folder.states, digest, settings)
+        engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts, saved=saved)
         engine.start()
         try:
+            replies = ReplyFormat.of(engine.vocabulary, settings.model.reply_format)
+            structure = Structure(replies, Compiler(engine.vocabulary, replies.tags))
             versions = Versions(store, names.base_name(settings.model, model), digest)
             services = Services(
                 settings=settings,
@@ -59,9 +66,10 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
                 engine=engine,
                 vocabulary=engine.vocabulary,
                 renderer=PromptRenderer.of(engine.vocabulary),
-                replies=ReplyFormat.of(engine.vocabulary, settings.model.reply_format),
+                replies=replies,
+                structure=structure,
                 versions=versions,
-                metrics=Metrics(engine, store),
+                metrics=Metrics(engine, store, structure),
                 model_path=model,
                 model_is_embedded=settings.model.path is None,
                 owner_key=folder.owner_key(),

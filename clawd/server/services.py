@@ -18,6 +18,7 @@ from clawd.model.vocab import Vocabulary
 from clawd.paths import DataFolder
 from clawd.server.engine.engine import Engine
 from clawd.server.metrics import Metrics
+from clawd.server.structure import Structure
 from clawd.server.versions import Versions
 from clawd.store import Store
 
@@ -31,6 +32,7 @@ class Services:
     vocabulary: Vocabulary
     renderer: PromptRenderer
     replies: ReplyFormat
+    structure: Structure
     versions: Versions
     metrics: Metrics
     model_path: Path
@@ -38,6 +40,7 @@ class Services:
     binding_note: str | None = None  # none: llama.cpp's binding works as it should
     owner_key: str | None = None  # none: started without a daemon
     in_flight: int = 0  # requests that were accepted and have not ended
+    in_flight_of: Counter[str | None] = field(default_factory=Counter)  # the same by user
     started_at: float = field(default_factory=time.time)
     unknown_fields: Counter[str] = field(default_factory=Counter)  # that clients sent and nobody read
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)

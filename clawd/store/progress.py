@@ -90,7 +90,7 @@ def wilson(good: int, count: int) -> tuple[float, float]:
 def verdict(versions: Sequence[VersionProgress]) -> str:
     """Whether it is getting better: the newest version with judged sessions against the oldest, or the base."""
     told = [one for one in versions if one.judged]
-    if len(told) < 2:  # noqa: PLR2004
+    if len(told) < 2:
         return "Is it getting better? Can't be told yet: judged sessions of two versions are needed."
     first, last = told[0], told[-1]
     (first_low, first_high), (last_low, last_high) = (wilson(one.satisfied, one.judged) for one in (first, last))

@@ -32,7 +32,8 @@ STATES: dict[str, Machine] = {
                 ("waiting", "discarded"),
                 ("judging", "sampled"),
                 ("judging", "discarded"),
-                # A turn that looked retried, or whose session was closed, may be continued or given feedback after all.
+                # A turn that looked retried, was one of several, or whose session was closed, may be continued or given
+                # feedback after all.
                 ("discarded", "judging"),
             }
         ),
@@ -53,7 +54,7 @@ STATES: dict[str, Machine] = {
         needs_reason=frozenset({"quarantined"}),
     ),
     "updates": Machine(
-        first=frozenset({"running"}),
+        first=frozenset({"running", "active"}),  # active at once: a version that was imported or copied, not trained
         steps=frozenset(
             {
                 ("running", "staged"),
@@ -66,20 +67,30 @@ STATES: dict[str, Machine] = {
         needs_reason=frozenset({"refused", "failed"}),
     ),
     "adapter_versions": Machine(
-        first=frozenset({"staged"}),
+        first=frozenset({"staged", "retired"}),  # retired at once: imported or copied, served when somebody chooses it
         steps=frozenset(
             {
                 ("staged", "active"),
                 ("staged", "rejected"),
                 ("active", "retired"),
                 ("retired", "active"),  # rollback
+                ("retired", "pruned"),  # its files go, its row stays: what it learnt from can still be told
             }
         ),
-        needs_reason=frozenset({"rejected"}),
+        needs_reason=frozenset({"rejected", "pruned"}),
+    ),
+    "switches": Machine(
+        first=frozenset({"waiting"}),
+        steps=frozenset({("waiting", "done"), ("waiting", "refused")}),
+        needs_reason=frozenset({"refused"}),
     ),
 }
 
-REVIVABLE = frozenset({"retried", "no next state"})
+ALTERNATIVE = "alternative"
+"""Why an answer is put aside that was one of several to one request: which one a person took shows only when the
+conversation goes on from it, or in their feedback."""
+
+REVIVABLE = frozenset({"retried", "no next state", ALTERNATIVE})
 """Reasons of a discarded turn that a late continuation or feedback overrules."""
 
 

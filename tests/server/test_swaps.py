@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clawd.config import ServerSettings, Settings
 from clawd.doorbell import ring
 from clawd.model.lora import LoraBase, LoraPair, read_lora_base, write_adapter_file
 from clawd.server.engine.engine import Engine
@@ -183,8 +184,9 @@ def test_a_retired_version_is_in_memory_only_while_it_is_asked(live: Live, who: 
     publish(live, user, 5)
     as_active = chat(live, key)
     resolved = live.services.versions.resolve(user, "clawd").version
-    publish(live, user, 6)
     idle = loaded(live)
+    publish(live, user, 6)
+    until(lambda: loaded(live) == idle, 10)  # the first one goes a moment after the second has taken over
     named = chat(live, key, model=f"clawd@{user.name}:v1")
     assert served_version(named) == "v1"
     assert answered(live, named) == answered(live, as_active)
@@ -387,6 +389,24 @@ class TestDamagedOnDisk:
             assert served_version(chat(live, key)) == "v3"
             assert live.store.verify() == []
 
+    @pytest.mark.parametrize("damage", [change_one_byte, Path.unlink, Path.write_text])
+    def test_an_active_version_answers_on_whatever_becomes_of_its_file(
+        self, tmp_path: Path, damage: Callable[..., object]
+    ) -> None:
+        few = Settings(server=ServerSettings(adapters_loaded=1))
+        with live_server(tmp_path, few) as live:
+            users = [new_user(live) for _ in range(3)]
+            versions = [publish(live, user, 20 + seed) for seed, (user, _) in enumerate(users)]
+            expected = [answered(live, chat(live, key)) for _, key in users]
+        with live_server(tmp_path, few) as live:  # nobody has asked since the start
+            until(lambda: loaded(live) == 3, 10)
+            for version in versions:
+                file = version.folder / ADAPTER_FILE
+                damage(file, "junk") if damage is Path.write_text else damage(file)
+            answers = [chat(live, key) for _, key in users]
+            assert [served_version(answer) for answer in answers] == ["v1"] * 3
+            assert [answered(live, answer) for answer in answers] == expected
+
     def damage_and_mend(self, live: Live, user: User, key: str, file: Path) -> None:
         data = file.read_bytes()
         file.write_bytes(data[:-1000])
@@ -403,6 +423,7 @@ class TestDamagedOnDisk:
         error = response.json()["error"]
         assert error["code"] == "adapter_unusable"
         assert reason in error["message"]
+        assert "Restore the file" in error["message"]
         assert live.store.turns.counts() == recorded
 
     def test_a_file_that_was_checked_is_not_read_again(

@@ -176,8 +176,9 @@ def test_a_choice_of_none_hides_the_tools(scripted: ScriptedLive) -> None:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"tool_choice": "required"}, "unsupported_value"),
-        ({"tool_choice": {"type": "function", "function": {"name": "get_weather"}}}, "unsupported_value"),
+        ({"tool_choice": "required", "tools": []}, "invalid_value"),
+        ({"tool_choice": {"type": "function", "function": {"name": "other"}}}, "invalid_value"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "invalid_value"),
         ({"tool_choice": "sometimes"}, "invalid_value"),
         ({"tools": [{"type": "function"}]}, "invalid_value"),
         ({"tools": [{"type": "function", "function": {"name": ""}}]}, "invalid_value"),

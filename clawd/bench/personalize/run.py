@@ -114,7 +114,7 @@ class Experiment:
         missing = [user for user in self.plan.users if kept is None or user not in kept.users]
         if not missing and kept is not None:
             return kept
-        self.say(f"The base, asked {self.plan.base_replies} times by {', '.join(missing)}, plain and with the wish told")
+        self.say(f"The base, asked {self.plan.base_replies} times by {', '.join(missing)}; as often with the wish told")
         measured = self._measure_base(conditions, [PERSONAS[user] for user in missing], kept)
         self.records.keep(path, measured)
         return measured

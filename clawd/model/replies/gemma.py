@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
-from clawd.model.replies.json_scan import dumps
+from clawd.model.replies.forms import ForcedTool, Form, InOrder, Mark, Repeated, Text, in_order, one_of
+from clawd.model.replies.json_scan import dumps, loads
 from clawd.model.replies.parser import CallParser
 
 OPEN, CLOSE, QUOTE = "<|tool_call>", "<tool_call|>", '<|"|>'
 CALL = re.compile(r"\s*call:\s*([\w.-]{1,256})\s*(\{.*\})\s*\Z", re.DOTALL)
+NAME = re.compile(r"[\w.-]{1,256}")
 KEY = re.compile(r"([{,]\s*)([^\s{}\[\],:\"]+)(\s*:)")
 
 
@@ -43,7 +46,13 @@ class Gemma(CallParser):
 
 
 def as_json(text: str) -> str | None:
-    """JSON text of Gemma's notation: bare keys, strings between marks of their own. None: it can't be read."""
+    """JSON text of Gemma's notation: bare keys, strings between marks of their own. None: it can't be read.
+
+    Plain JSON is taken as well.
+    """
+    plain = loads(text) if QUOTE not in text else None
+    if isinstance(plain, dict):
+        return dumps(plain)
     pieces = text.split(QUOTE)
     if len(pieces) % 2 == 0:
         return None
@@ -54,3 +63,17 @@ def as_json(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     return dumps(value)
+
+
+def forced(tools: Sequence[ForcedTool], at_most: int) -> Form:
+    """One call to `at_most`. The arguments are plain JSON: no schema compiler knows Gemma's notation.
+
+    Raises:
+        ValueError: a tool's name that this family can't write.
+    """
+    calls = []
+    for tool in tools:
+        if not NAME.fullmatch(tool.name):
+            raise ValueError(tool.name)
+        calls.append(in_order(Mark(OPEN), Text(f"call:{tool.name}"), tool.arguments, Mark(CLOSE)))
+    return Repeated(one_of(calls), InOrder(()), at_most)

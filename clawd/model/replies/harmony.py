@@ -7,13 +7,17 @@ A message to `functions.name` is a call, and the analysis channel is reasoning. 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from clawd.model.replies.deltas import Content, Reasoning
+from clawd.model.replies.forms import ForcedTool, Form, Mark, Maybe, Text, UpTo, in_order, one_of
 from clawd.model.replies.parser import CallParser
 
 START, CHANNEL, MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 TO = "to="
-ENDS = ("<|end|>", "<|call|>", "<|return|>")
+CONSTRAIN, END = "<|constrain|>", "<|end|>"
+ENDS = (END, "<|call|>", "<|return|>")
+NAME = re.compile(r"[\w.-]{1,256}")
 RECIPIENT = re.compile(r"\bto=functions\.([\w.-]{1,256})")
 
 
@@ -80,3 +84,28 @@ class Harmony(CallParser):
             self._out.append(Reasoning(text))
         else:
             self._out.append(Content(text))
+
+
+ANALYSIS = Maybe(
+    in_order(Mark(CHANNEL), Text("analysis"), Mark(MESSAGE), UpTo(END), Mark(START), Text("assistant")),
+)
+
+
+def forced(tools: Sequence[ForcedTool]) -> Form:
+    """One call, after an analysis or not: a call ends the model's turn.
+
+    Raises:
+        ValueError: a tool's name that this family can't write.
+    """
+    calls = []
+    for tool in tools:
+        if not NAME.fullmatch(tool.name):
+            raise ValueError(tool.name)
+        header = Text(f"commentary to=functions.{tool.name} ")
+        calls.append(in_order(Mark(CHANNEL), header, Mark(CONSTRAIN), Text("json"), Mark(MESSAGE), tool.arguments))
+    return in_order(ANALYSIS, one_of(calls))
+
+
+def answer(form: Form) -> Form:
+    """`form` as the content of the reply, after an analysis or not."""
+    return in_order(ANALYSIS, Mark(CHANNEL), Text("final"), Mark(MESSAGE), form)

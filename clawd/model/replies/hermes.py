@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from clawd.model.replies.json_calls import JsonCallParser
+from collections.abc import Sequence
+
+from clawd.model.replies.forms import ForcedTool, Form, Mark, Repeated, Text, in_order, one_of
+from clawd.model.replies.json_calls import JsonCallParser, call_form
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -27,3 +30,12 @@ class Hermes(JsonCallParser):
         self._buffer = self._buffer.removeprefix(CLOSE)
         self._state = self._text
         return True
+
+
+def forced(tools: Sequence[ForcedTool], at_most: int) -> Form:
+    """One call to `at_most`."""
+    return Repeated(one_of([tagged_call(tool) for tool in tools]), Text("\n"), at_most)
+
+
+def tagged_call(tool: ForcedTool) -> Form:
+    return in_order(Mark(OPEN), Text("\n"), call_form(tool), Text("\n"), Mark(CLOSE))

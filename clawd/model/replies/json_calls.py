@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from clawd.model.replies.forms import ForcedTool, Form, Text, in_order
 from clawd.model.replies.json_scan import JsonScanner, dumps, is_text, loads
 from clawd.model.replies.parser import CallParser
 
@@ -128,3 +129,8 @@ def call_of(value: Any) -> tuple[str, str] | None:
     if isinstance(arguments, str):
         arguments = loads(arguments)
     return (name, dumps(arguments)) if isinstance(arguments, dict) else None
+
+
+def call_form(tool: ForcedTool, key: str = "arguments") -> Form:
+    """A call's object as the models of these families write it."""
+    return in_order(Text(f'{{"name": {dumps(tool.name)}, "{key}": '), tool.arguments, Text("}"))

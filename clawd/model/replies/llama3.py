@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from clawd.model.replies.json_calls import JsonCallParser
+from clawd.model.replies.forms import ForcedTool, Form, Repeated, Text, one_of
+from clawd.model.replies.json_calls import JsonCallParser, call_form
 
 TAG = "<|python_tag|>"
 
@@ -42,3 +43,8 @@ class Llama3(JsonCallParser):
             return self._open("")
         self._state = self._text
         return True
+
+
+def forced(tools: Sequence[ForcedTool], at_most: int) -> Form:
+    """One call to `at_most`, which are the whole reply."""
+    return Repeated(one_of([call_form(tool, "parameters") for tool in tools]), Text("; "), at_most)

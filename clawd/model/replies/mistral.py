@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from clawd.model.replies.json_calls import JsonCallParser
+from clawd.model.replies.forms import ForcedTool, Form, InOrder, Mark, Maybe, Repeated, Text, in_order, one_of
+from clawd.model.replies.json_calls import JsonCallParser, call_form
 from clawd.model.replies.json_scan import JsonScanner
 
 MARK, ARGS, CALL_ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 NAMED = re.compile(r"\s*([\w.-]{1,256})\s*(?:\[CALL_ID\]\s*\w*\s*)?(?:\[ARGS\])?\s*(?=\{)")
 MAY_BE_NAMED = re.compile(r"\s*[\w.-]{0,256}\s*(?:\[(?:[A-Z_]*\]?)?\s*\w{0,64}\s*)*\Z")
+
+
+NAME = re.compile(r"[\w.-]{1,256}")
 
 
 class Mistral(JsonCallParser):
@@ -64,3 +69,12 @@ class Mistral(JsonCallParser):
         self._buffer = self._buffer.removeprefix("]")
         self._state = self._text
         return True
+
+
+def forced(tools: Sequence[ForcedTool], at_most: int, template: str) -> Form:
+    """One call to `at_most`, in the later notation if the template writes that and the names allow it."""
+    if ARGS in template and all(NAME.fullmatch(tool.name) for tool in tools):
+        calls = [in_order(Mark(MARK), Text(tool.name), Mark(ARGS), tool.arguments) for tool in tools]
+        return Repeated(one_of(calls), InOrder(()), at_most)
+    listed = Repeated(one_of([call_form(tool) for tool in tools]), Text(", "), at_most)
+    return in_order(Mark(MARK), Maybe(Text(" ")), Text("["), listed, Text("]"))

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawd.model.replies.hermes import CLOSE, OPEN, Hermes
+from clawd.model.replies.forms import ForcedTool, Form, Json, Mark, Maybe, Repeated, Text, UpTo, in_order, one_of
+from clawd.model.replies.hermes import CLOSE, OPEN, Hermes, tagged_call
 from clawd.model.replies.json_scan import dumps, loads
 
 FUNCTION, FUNCTION_END = "<function=", "</function>"
@@ -143,3 +144,69 @@ def value_of(text: str, schema: Any) -> Any:
     kind = _kind(value)
     fits = kind in types or (kind == "integer" and "number" in types)
     return value if fits or "string" not in types else text
+
+
+PLAIN_PARAMETERS = frozenset(
+    {"type", "properties", "required", "additionalProperties", "description", "title", "$schema"}
+)
+PLAIN_TEXT = frozenset({"type", "description", "title", "default", "examples", "anyOf", "oneOf"})
+SCALARS = frozenset({"string", "null", "boolean", "integer", "number"})
+
+
+def forced(tools: Sequence[ForcedTool], at_most: int) -> Form:
+    """One call to `at_most`. Where bare text can't keep a schema the call is JSON, which the parser reads as well."""
+    return Repeated(one_of([_forced_call(tool) for tool in tools]), Text("\n"), at_most)
+
+
+def _forced_call(tool: ForcedTool) -> Form:
+    parameters = None if tool.arguments.lenient else _parameters(tool.parameters)
+    if parameters is None or not _writable(tool.name):
+        return tagged_call(tool)
+    begin, end = Text(f"\n{FUNCTION}{tool.name}>\n"), Text(f"{FUNCTION_END}\n")
+    return in_order(Mark(OPEN), begin, *parameters, end, Mark(CLOSE))
+
+
+def _parameters(schema: Any) -> list[Form] | None:
+    """The parameters one after the other. None: the schema says more than this form can keep."""
+    if not isinstance(schema, dict) or not schema.keys() <= PLAIN_PARAMETERS or '"$ref"' in dumps(schema):
+        return None
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if not properties or not isinstance(properties, dict) or not isinstance(required, list):
+        return None
+    if not all(isinstance(key, str) and key in properties for key in required):
+        return None
+    written: list[Form] = []
+    for key, described in properties.items():
+        value = _value_form(described)
+        if value is None or not _writable(key):
+            return None
+        parameter = in_order(Text(f"{PARAMETER}{key}>\n"), value)
+        written.append(parameter if key in required else Maybe(parameter))
+    return written
+
+
+def _value_form(schema: Any) -> Form | None:
+    """A value and what closes it."""
+    closing = Text(f"\n{PARAMETER_END}\n")
+    types = types_of(schema)
+    if "string" not in types:
+        return in_order(Json.of(schema), closing) if types else None
+    values = schema.get("enum")
+    if types == {"string"} and isinstance(values, list) and all(_writable(value) for value in values):
+        return in_order(one_of([Text(value) for value in values]), closing)
+    if types <= SCALARS and schema.keys() <= PLAIN_TEXT and all(_is_bare(choice) for choice in _choices(schema)):
+        return in_order(UpTo(PARAMETER_END), Text("\n"))
+    return None
+
+
+def _choices(schema: Mapping[str, Any]) -> list[Any]:
+    return [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
+
+
+def _is_bare(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.keys() <= {"type", "description", "title"}
+
+
+def _writable(name: Any) -> bool:
+    """Whether the parser reads it back as it is."""
+    return isinstance(name, str) and name == name.strip() and "<" not in name and bool(NAME.fullmatch(f"{name}>"))

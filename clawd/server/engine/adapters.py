@@ -1,7 +1,7 @@
 """Adapter versions in memory: loaded at run time, set on the context, freed when nobody uses them.
 
 All calls come from the engine's thread. An adapter file is read whole when it is loaded, so that what happens to the
-file afterwards doesn't matter.
+file afterwards doesn't matter: a version that is wanted stays until it retires, whatever becomes of its file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class _Loaded:
 
 
 class AdapterSet:
-    """Versions loaded for one model and context; at most `limit` idle ones and those in use."""
+    """Versions loaded for one model and context: those wanted, those in use, and the latest `limit` of the others."""
 
     def __init__(self, model: int, context: int, limit: int) -> None:
         self._model = model
         self._context = context
         self._limit = limit
         self._loaded: dict[str, _Loaded] = {}
+        self._wanted: set[str] = set()  # ids of loaded ones that are never unloaded
         self._retired: set[str] = set()  # ids, loaded or not: nobody but a running request keeps one in memory
         self._set: str | None = None  # what the context computes with
         self._clock = 0
@@ -45,13 +46,14 @@ class AdapterSet:
         return version_id in self._loaded
 
     def load(self, version: AdapterVersion) -> None:
-        """Have `version` in memory, wanted from now on: a retired one no longer is.
+        """Have `version` in memory, and keep it there until it retires.
 
         Raises:
             AdapterRejected: llama.cpp refuses the file; nothing has changed.
         """
         self._bring(version)
         self._retired.discard(version.id)
+        self._wanted.add(version.id)
 
     def acquire(self, version: AdapterVersion) -> None:
         """Load if need be, and keep until `release`. A retired version stays retired: it is freed again after that.
@@ -75,6 +77,7 @@ class AdapterSet:
         It does come back: for a request that was accepted before and is admitted after, or one that names it.
         """
         self._retired.add(version_id)
+        self._wanted.discard(version_id)
         entry = self._loaded.get(version_id)
         if entry is not None and entry.users == 0:
             self._free(entry)
@@ -121,10 +124,11 @@ class AdapterSet:
         return pointer
 
     def _unload_idle(self, spare: str | None) -> None:
-        """Least recently used first, down to `limit`; what is in use stays."""
-        idle = [e for e in self._loaded.values() if e.users == 0 and e.version.id != spare]
+        """Least recently used first, down to `limit`; what is wanted or in use stays."""
+        others = [e for e in self._loaded.values() if e.version.id not in self._wanted]
+        idle = [e for e in others if e.users == 0 and e.version.id != spare]
         idle.sort(key=lambda entry: entry.used)
-        for entry in idle[: max(0, len(self._loaded) - self._limit)]:
+        for entry in idle[: max(0, len(others) - self._limit)]:
             self._free(entry)
 
     def _touch(self, entry: _Loaded) -> None:

@@ -4,6 +4,7 @@ Other threads talk to it through a queue; what they get back are events on their
 * A prompt that doesn't fit is refused in `submit`, before anything is read.
 * Response ids are exactly as sampled, the end token included.
 * Cancelling takes effect at the next step.
+* A request past its time limit ends: with what it has of an answer, as if cut by length, or with an error.
 * If decoding fails or the thread dies, every request gets `Finished(reason="error")` and `alive` turns false.
 """
 
@@ -21,13 +22,18 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+import numpy as np
+
 from clawd.config import Settings
-from clawd.errors import AdapterRejected, ContextOverflow, EngineStopped
+from clawd.errors import AdapterError, AdapterRejected, ContextOverflow, EngineStopped, TookTooLong
 from clawd.model.info import ModelInfo
 from clawd.model.vocab import Vocabulary
 from clawd.server.engine.adapters import AdapterSet
+from clawd.server.engine.deadlines import Deadlines
 from clawd.server.engine.model import ContextShape, LoadedModel
+from clawd.server.engine.restoring import Restoring
 from clawd.server.engine.run import Run
+from clawd.server.engine.saved import SavedStates
 from clawd.server.engine.scheduler import Sampled, Scheduler, StepPlan
 from clawd.server.engine.types import AdapterVersion, EngineStats, GenerationRequest, Priority, Sink
 from clawd.server.engine.warming import Warming, choose_prefixes
@@ -35,6 +41,9 @@ from clawd.server.engine.warming import Warming, choose_prefixes
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+
+LATE_WAITING = "Too many requests came before this one. Send it again in a moment, or raise server.max_wait_s."
+LATE_READING = "The prompt could not be read within server.max_request_s. Send it again: what was read is remembered."
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class _Counters:
     response_tokens: int = 0
     cached_tokens: int = 0
     steps: int = 0
+    broken_off: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,13 +76,16 @@ class _Command:
 class Engine:
     """Loads `path` and serves it as the settings say: `start` it, `submit` requests, `stop` it, `close` it.
 
-    `use_extra_bufts` comes from the binding's probe.
+    `use_extra_bufts` comes from the binding's probe. `saved`: states on disk, which it adds to when it stops; none: it
+    remembers nothing beyond its end.
 
     Raises:
         ModelError: the file can't be served; nothing stays loaded.
     """
 
-    def __init__(self, path: Path, settings: Settings, *, use_extra_bufts: bool = True) -> None:
+    def __init__(
+        self, path: Path, settings: Settings, *, use_extra_bufts: bool = True, saved: SavedStates | None = None
+    ) -> None:
         server = settings.server
         self._model = LoadedModel.load(path, settings.model, server, use_extra_bufts=use_extra_bufts)
         self.vocabulary: Vocabulary = self._model.vocabulary
@@ -81,8 +94,10 @@ class Engine:
         self.context: int = self.shape.context  # tokens of prompt and answer together
         self._scheduler = Scheduler(self._model.limits(server))
         self._adapters = AdapterSet(self._model.handle, self._model.context_handle, server.adapters_loaded)
+        self._restoring = Restoring(saved, self._scheduler, self._model) if saved is not None else None
         self._commands: SimpleQueue[_Command] = SimpleQueue()
         self._runs: dict[str, Run] = {}
+        self._deadlines = Deadlines(server.max_wait_s, server.max_request_s)
         self._counters = _Counters()
         self._gate = threading.Lock()  # between accepting a command and dying
         self._open = False
@@ -116,10 +131,12 @@ class Engine:
         request = replace(request, max_new_tokens=min(request.max_new_tokens, room))
         run = Run(self._new_key(request.id), request, sink)
         self._send(_Command(partial(self._admit, run), run.refuse))
+        if request.priority == Priority.INTERACTIVE:
+            self._model.interruption.now()
         return Handle(request, partial(self._call, partial(self._cancel, run.key)))
 
     def load(self, version: AdapterVersion) -> Future[None]:
-        """Have an adapter version in memory. The future raises AdapterRejected if llama.cpp refuses the file."""
+        """Have a version in memory until it retires. The future raises AdapterRejected if its file is refused."""
         return self._ask(partial(self._adapters.load, version))
 
     def retire(self, version_id: str) -> Future[None]:
@@ -130,6 +147,8 @@ class Engine:
 
         def retire() -> None:
             self._scheduler.forget_version(version_id)
+            if self._restoring is not None:
+                self._restoring.forget_version(version_id)
             self._adapters.retire(version_id)
 
         return self._ask(retire)
@@ -168,6 +187,9 @@ class Engine:
             response_tokens=self._counters.response_tokens,
             cached_tokens=self._counters.cached_tokens,
             steps=self._counters.steps,
+            broken_off=self._counters.broken_off,
+            restored_tokens=self._restoring.restored_tokens if self._restoring is not None else 0,
+            saved_states=len(self._restoring) if self._restoring is not None else 0,
         )
 
     def stop(self, grace_s: float) -> None:
@@ -222,7 +244,11 @@ class Engine:
         try:
             while not self._should_end():
                 self._take_commands()
+                self._end_late()
                 self._step()
+            self._end_all(EngineStopped(reason))
+            if self._restoring is not None:
+                self._restoring.save()
         except Exception as error:
             logger.exception("the engine dies")
             reason = f"The engine failed ({error}); the daemon restarts it. Send the request again."
@@ -253,8 +279,13 @@ class Engine:
             return
         self._adapters.use(plan.version)
         self._model.apply(plan.operations)
+        decoded = self._model.try_decode(plan.rows, interruptible=not plan.for_people)
+        if decoded is None:
+            self._scheduler.abandon(plan)
+            self._counters.broken_off += 1
+            return
         sampled: dict[str, Sampled] = {}
-        for row, logits in self._model.decode(plan.rows):
+        for row, logits in decoded:
             cached = self._scheduler.cached_tokens(row.request)
             sampled[row.request] = Sampled(*self._runs[row.request].sample(logits, self.vocabulary, cached))
         self._count(plan, len(sampled))
@@ -282,22 +313,48 @@ class Engine:
             if run.request.version is not None:
                 self._adapters.acquire(run.request.version)
         except AdapterRejected as error:
-            run.refuse(error)
+            run.refuse(AdapterError(f"{error} Restore the file from a backup, or ask for another version."))
             return
         self._runs[run.key] = run
         request = run.request
-        self._scheduler.add(run.key, request.prompt_ids, run.version_id, request.priority, read_only=run.read_only)
+        if self._restoring is not None:
+            self._restoring.restore(run.version_id, np.asarray(request.prompt_ids, np.int32))
+        self._scheduler.add(
+            run.key,
+            request.prompt_ids,
+            run.version_id,
+            request.priority,
+            read_only=run.read_only,
+            owner=request.owner,
+        )
+        if not run.read_only:
+            self._deadlines.add(run.key, time.monotonic(), may_wait=request.priority == Priority.BACKGROUND)
 
     def _cancel(self, key: str) -> None:
-        run = self._runs.get(key)
-        if run is not None:
-            cached = self._scheduler.cached_tokens(key)
-            self._counters.cached_tokens += cached
-            self._scheduler.cancel(key)
-            self._forget(key)
+        if key in self._runs:
+            run, cached = self._take_out(key)
             run.finish("cancelled", cached)
 
+    def _end_late(self) -> None:
+        for key in self._deadlines.passed(time.monotonic(), self._scheduler.has_begun):
+            begun = self._scheduler.has_begun(key)
+            run, cached = self._take_out(key)
+            if run.response_tokens:
+                run.finish("length", cached)
+                continue
+            late = TookTooLong(LATE_READING if begun else LATE_WAITING)
+            run.finish("error", cached, str(late), late)
+
+    def _take_out(self, key: str) -> tuple[Run, int]:
+        """A request that ends before its time, and its cached tokens; what was computed for it is remembered."""
+        run, cached = self._runs[key], self._scheduler.cached_tokens(key)
+        self._counters.cached_tokens += cached
+        self._scheduler.cancel(key)
+        self._forget(key)
+        return run, cached
+
     def _forget(self, key: str) -> None:
+        self._deadlines.drop(key)
         version_id = self._runs.pop(key).version_id
         if version_id is not None:
             self._adapters.release(version_id)
@@ -341,6 +398,10 @@ class Engine:
             self._cancel(run.key)
 
     def _die(self, error: EngineStopped) -> None:
+        self._end_all(error)
+        self._adapters.close()
+
+    def _end_all(self, error: EngineStopped) -> None:
         """Nobody is left waiting: what is in flight and what is queued ends with an error."""
         with self._gate:
             self._open = False
@@ -350,7 +411,6 @@ class Engine:
         self._runs.clear()
         while not self._commands.empty():
             self._commands.get_nowait().refuse(error)
-        self._adapters.close()
 
 
 def _fail(future: Future[Result], error: EngineStopped) -> None:

@@ -7,8 +7,10 @@ file, so that processes which serve the same file share them.
 from __future__ import annotations
 
 import ctypes
+import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -19,11 +21,18 @@ from clawd.errors import EngineStopped, ModelError
 from clawd.model.llama import complaints, llama
 from clawd.model.vocab import Vocabulary, load_model
 from clawd.server.engine.batch import Batch
+from clawd.server.engine.interrupting import Interruption
 from clawd.server.engine.pages import zeros_given_back
+from clawd.server.engine.saved import State
 from clawd.server.engine.scheduler import Copy, Limits, Remove, Row
+
+logger = logging.getLogger(__name__)
 
 KV_TYPES = {"f16": llama.GGML_TYPE_F16, "q8_0": llama.GGML_TYPE_Q8_0}
 MAX_SEQUENCES = 256  # llama.cpp's own bound
+BROKEN_OFF = 2  # llama_decode's status
+CHUNK_ON_CPU = 64
+CHUNK_ON_GPU = 512
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,11 @@ class ContextShape:
 class LoadedModel:
     """Weights and context. `close` frees both; use it as long as no engine thread runs on it."""
 
-    def __init__(self, path: Path, shape: ContextShape, *, gpu_layers: int, use_extra_bufts: bool) -> None:
+    def __init__(
+        self, path: Path, shape: ContextShape, *, prompt_chunk: int, gpu_layers: int, use_extra_bufts: bool
+    ) -> None:
         self.path = path
+        self.prompt_chunk = prompt_chunk
         self._model = load_model(path, use_extra_bufts=use_extra_bufts, gpu_layers=gpu_layers)
         try:
             self.vocabulary = Vocabulary(self._model, path)
@@ -52,8 +64,10 @@ class LoadedModel:
             llama.llama_model_free(self._model)
             raise
         self._memory = llama.llama_get_memory(self._context)
+        self.interruption = Interruption(self._context)
         self._batch = Batch(self.shape.rows)
         self._logit_rows: dict[int, NDArray[np.float32]] = {}  # views by address: making one costs more than a look-up
+        self.can_trim = False
         self.can_trim = self._probe_trimming()
 
     @classmethod
@@ -69,12 +83,18 @@ class LoadedModel:
             context=settings.context or 0,
             cells=settings.kv_cells or 0,
             sequences=min(server.max_running + server.remembered, MAX_SEQUENCES),
-            rows=max(server.prompt_chunk, server.prompt_chunk_shared) + server.max_running,
+            rows=max(prompt_chunk(settings, server), server.prompt_chunk_shared) + server.max_running,
             outputs=server.max_running,
             kv_type=settings.kv_type,
             threads=settings.threads or psutil.cpu_count(logical=False) or 1,
         )
-        return cls(path, shape, gpu_layers=settings.gpu_layers, use_extra_bufts=use_extra_bufts)
+        return cls(
+            path,
+            shape,
+            prompt_chunk=prompt_chunk(settings, server),
+            gpu_layers=settings.gpu_layers,
+            use_extra_bufts=use_extra_bufts,
+        )
 
     @property
     def handle(self) -> int:
@@ -93,7 +113,7 @@ class LoadedModel:
             sequences=self.shape.sequences,
             max_running=server.max_running,
             remembered=min(server.remembered, self.shape.sequences - server.max_running),
-            prompt_chunk=server.prompt_chunk,
+            prompt_chunk=self.prompt_chunk,
             prompt_chunk_shared=server.prompt_chunk_shared,
             adapter_slice=server.adapter_slice,
             can_trim=self.can_trim,
@@ -114,12 +134,42 @@ class LoadedModel:
         Raises:
             EngineStopped: llama.cpp failed; the state of the cells is unknown.
         """
+        logits = self.try_decode(rows, interruptible=False)
+        assert logits is not None
+        return logits
+
+    def try_decode(self, rows: tuple[Row, ...], *, interruptible: bool) -> list[tuple[Row, NDArray[np.float32]]] | None:
+        """As `decode`. None: `interruption` broke it off, and the cells are as before it."""
         samples = self._batch.fill(rows)
-        with complaints() as reasons:
+        # Dropping the end of a sequence is how llama.cpp takes a step back.
+        with complaints(quiet=True) as reasons, self.interruption.armed(interruptible and self.can_trim):
             status = llama.llama_decode(self._context, self._batch.native)
+        if status == BROKEN_OFF:
+            return None
+        for reason in reasons:
+            logger.warning("%s", reason)
         if status != 0:
             raise EngineStopped(f"llama.cpp failed to decode (status {status}: {'; '.join(reasons) or 'no reason'}).")
         return [(row, self._logits(index)) for row, index in samples]
+
+    def state_size(self, sequence: int) -> int:
+        """Bytes of the key-value state of a sequence."""
+        return int(llama.llama_state_seq_get_size(self._context, sequence))
+
+    def state(self, sequence: int) -> State:
+        """The key-value state of a sequence, for `fill` in this context or another like it."""
+        data = np.empty(self.state_size(sequence), np.uint8)
+        written = llama.llama_state_seq_get_data(self._context, _bytes(data), len(data), sequence)
+        return data[:written]
+
+    def fill(self, sequence: int, state: State) -> str | None:
+        """Give an empty sequence a state; None: done, else why llama.cpp refuses it: the sequence is still empty."""
+        with complaints() as reasons:
+            read = llama.llama_state_seq_set_data(self._context, _bytes(state), len(state), sequence)
+        if read == len(state):
+            return None
+        llama.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        return "; ".join(reasons) or "llama.cpp gives no reason"
 
     def close(self) -> None:
         self._batch.close()
@@ -145,6 +195,16 @@ class LoadedModel:
         can_trim = bool(llama.llama_memory_seq_rm(self._memory, 0, 1, -1))
         llama.llama_memory_clear(self._memory, False)  # clearing the data would make every page resident
         return can_trim
+
+
+def prompt_chunk(settings: ModelSettings, server: ServerSettings) -> int:
+    """Prompt tokens per step as set, or as suits what computes."""
+    on_gpu = settings.gpu_layers != 0 and bool(llama.llama_supports_gpu_offload())
+    return server.prompt_chunk or (CHUNK_ON_GPU if on_gpu else CHUNK_ON_CPU)
+
+
+def _bytes(data: State) -> Any:
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _create_context(model: int, shape: ContextShape, vocabulary: Vocabulary) -> tuple[ContextShape, int]:

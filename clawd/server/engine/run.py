@@ -21,7 +21,7 @@ class Run:
         self.request = request
         self.response_tokens = 0
         self._sink = sink
-        self._sampler = Sampler(request.sampling)
+        self._sampler = Sampler(request.sampling, request.constraint.begin() if request.constraint else None)
         self._shown = ShownText(request.stop)
 
     @property
@@ -58,22 +58,26 @@ class Run:
             self.finish(reason, cached_tokens)
         return choice.id, reason is not None
 
-    def finish(self, reason: FinishReason, cached_tokens: int, error: str | None = None) -> None:
+    def finish(
+        self, reason: FinishReason, cached_tokens: int, error: str | None = None, cause: ClawdError | None = None
+    ) -> None:
         """Tell the last event."""
         self._tell(
             Finished(
                 reason=reason,
                 text=self._shown.finish(),
                 error=error,
+                cause=cause,
                 prompt_tokens=len(self.request.prompt_ids),
                 cached_tokens=cached_tokens,
                 response_tokens=self.response_tokens,
+                stop=self._shown.matched,
             )
         )
 
     def refuse(self, error: ClawdError) -> None:
         """It never began."""
-        self._tell(Finished("error", error=str(error), prompt_tokens=len(self.request.prompt_ids)))
+        self._tell(Finished("error", error=str(error), cause=error, prompt_tokens=len(self.request.prompt_ids)))
 
     def _tell(self, event: Event) -> bool:
         """Whether the sink took it. A sink that raises costs its own request, not the engine."""

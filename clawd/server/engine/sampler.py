@@ -1,9 +1,9 @@
 """From one row of raw logits to a token, its log-probability and the alternatives.
 
 Axis V is the vocabulary; all rows are float32 (V,). The recorded log-probability is that of the full vocabulary at
-temperature 1, from the raw logits. Penalties, temperature, top-k, top-p and min-p, in this order, shape the choice
-alone. Nothing sorts the vocabulary: a threshold that provably keeps every candidate comes first, and only what is
-above it is sorted.
+temperature 1, from the raw logits. Penalties, biases, a constraint, temperature, top-k, top-p and min-p, in this order,
+shape the choice alone. Nothing sorts the vocabulary: a threshold that provably keeps every candidate comes first, and
+only what is above it is sorted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clawd.server.engine.types import SamplingParams, TokenAlternative
+from clawd.server.engine.types import Matcher, SamplingParams, TokenAlternative
 
 Row = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -36,8 +36,11 @@ class Choice:
 class Sampler:
     """One request's sampling: its parameters, its random numbers, and what it has sampled so far."""
 
-    def __init__(self, params: SamplingParams) -> None:
+    def __init__(self, params: SamplingParams, matcher: Matcher | None = None) -> None:
         self.params = params
+        self._matcher = matcher
+        self._biased = np.array([token for token, _ in params.logit_bias], np.int64)
+        self._biases = np.array([bias for _, bias in params.logit_bias], np.float32)
         self._random = np.random.default_rng(params.seed)
         self._counts: dict[int, int] = {}
         self._room: Row = np.empty(0, np.float32)
@@ -47,7 +50,7 @@ class Sampler:
         """`logits` (V,) as llama.cpp computed them; they are not changed.
 
         Raises:
-            ValueError: they hold a NaN or nothing but -inf, from which no choice can be made.
+            ValueError: they hold a NaN or nothing but -inf, or the constraint leaves nothing else.
         """
         peak = logits.max()
         if not np.isfinite(peak):
@@ -56,6 +59,8 @@ class Sampler:
         np.exp(weights, out=weights)
         log_total = float(peak) + float(np.log(weights.sum()))
         token = self._pick(logits, weights)
+        if self._matcher is not None:
+            self._matcher.advance(token)
         if self._penalised:
             self._counts[token] = self._counts.get(token, 0) + 1
         alternatives: tuple[TokenAlternative, ...] = ()
@@ -71,26 +76,37 @@ class Sampler:
         return self._room
 
     def _pick(self, logits: Row, weights: Row) -> int:
-        """`weights` are exp(logits - max): what is wanted at temperature 1 without penalties; they are used up."""
-        penalised = self._penalised and bool(self._counts)
-        if penalised:
-            logits = self._penalise(logits)
+        """`weights` are exp(logits - max): what is wanted of free choice at temperature 1; they are used up."""
+        shaped = self._shape(logits)
         if self.params.temperature < GREEDY_BELOW:
-            return int(logits.argmax())
-        if penalised or self.params.temperature != 1:
-            np.subtract(logits, logits.max(), out=weights)
+            return int(shaped.argmax())
+        if shaped is not logits or self.params.temperature != 1:
+            np.subtract(shaped, shaped.max(), out=weights)
             weights /= np.float32(self.params.temperature)
             np.exp(weights, out=weights)
         ids, weights = self._narrow(weights)
         index = draw(weights, self._random.random())
         return index if ids is None else int(ids[index])
 
-    def _penalise(self, logits: Row) -> Row:
-        logits = logits.copy()
+    def _shape(self, logits: Row) -> Row:
+        """The logits with penalties, biases and the constraint; the very same array if there are none."""
+        penalised = self._penalised and bool(self._counts)
+        if not penalised and not len(self._biased) and self._matcher is None:
+            return logits
+        shaped = logits.copy()
+        if penalised:
+            self._penalise(shaped)
+        shaped[self._biased] += self._biases
+        if self._matcher is not None:
+            shaped[~self._matcher.allowed()] = -np.inf
+            if not np.isfinite(shaped.max()):
+                raise ValueError("the model gives no chance to any token that the answer's form allows")
+        return shaped
+
+    def _penalise(self, logits: Row) -> None:
         ids = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
         counts = np.fromiter(self._counts.values(), np.float32, len(self._counts))
         logits[ids] -= np.float32(self.params.presence_penalty) + np.float32(self.params.frequency_penalty) * counts
-        return logits
 
     def _narrow(self, weights: Row) -> tuple[Ids | None, Row]:
         """Apply top-k, top-p, min-p. Returns (ids, weights) of what may be chosen; ids none: all of V."""

@@ -4,7 +4,9 @@ Guarantees
 * A step runs one adapter version; a sequence stays with its version for life, and shares cells only within it.
 * Interactive requests go before background ones, which keep their cells while they wait if there is room. Read-only
   ones alone get a small share of the steps all the same: an adapter version is to take over however busy people are.
-* Within a priority the oldest request always gets on: younger ones give up their cells for it and are read again.
+* Within a priority, owners take turns (`fairness.py`): each one's first request gets a place at once, at the cost of
+  one of several that another owner has running. Of the running ones the one that began first always gets on: later ones
+  give up their cells for it and are read again.
 * The plan never takes more cells than there are. A request that fits the context alone is never refused.
 """
 
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from clawd.server.engine.cells import CellLedger
+from clawd.server.engine.fairness import in_turn, who_makes_way
 from clawd.server.engine.remembered import PromptCache, Remembered, TokenBuffer, Tokens, common_prefix
 from clawd.server.engine.types import Priority
 
@@ -70,6 +73,7 @@ class StepPlan:
     operations: tuple[Remove | Copy, ...]  # in this order, before the rows
     version: str | None
     rows: tuple[Row, ...]
+    for_people: bool = True  # false: it may be broken off when a person asks
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class _Sequence:
     version: str | None
     priority: Priority
     read_only: bool  # nothing is sampled
+    owner: str | None  # with whom it takes turns; none: nobody in particular
+    begun: int = 0  # how many had begun when it did, itself included; 0: it has never had a place
     slot: int = -1
     length: int = 0  # tokens whose cells are computed
     cached_tokens: int | None = None  # of the prompt, found remembered when it was begun; none: not begun
@@ -95,23 +101,29 @@ class _Sequence:
     def pending(self) -> int:
         return len(self.tokens) - self.length
 
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """Those that have begun, in the order in which they did; then the others, in order of arrival."""
+        return (not self.begun, self.begun, self.order)
+
     def __lt__(self, other: _Sequence) -> bool:
-        return self.order < other.order
+        return self.rank < other.rank
 
 
 class Scheduler:
-    """See the module. The caller runs each plan to its end and calls `complete` before it asks for the next."""
+    """See the module. The caller runs each plan and calls `complete`, or `abandon`, before it asks for the next."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.ledger = CellLedger(limits.cells)
         self.cache = PromptCache(limits.remembered, can_trim=limits.can_trim)
-        self._waiting: list[_Sequence] = []  # by arrival
-        self._active: list[_Sequence] = []  # by arrival; these have a slot
+        self._waiting: list[_Sequence] = []  # by rank
+        self._active: list[_Sequence] = []  # by rank; these have a slot
         self._all: dict[str, _Sequence] = {}
         self._slots = list(range(limits.sequences - 1, -1, -1))
         self._operations: list[Remove | Copy] = []
         self._arrivals = 0
+        self._begun = 0
         self._closed: set[str | None] = set()
         self._group: str | None = None
         self._spent = 0
@@ -122,7 +134,14 @@ class Scheduler:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def add(
-        self, request: str, tokens: Sequence[int], version: str | None, priority: Priority, *, read_only: bool = False
+        self,
+        request: str,
+        tokens: Sequence[int],
+        version: str | None,
+        priority: Priority,
+        *,
+        read_only: bool = False,
+        owner: str | None = None,
     ) -> None:
         """Queue a request. `read_only`: its prompt is read and remembered, nothing is sampled."""
         if not 0 < len(tokens) <= self.limits.cells:
@@ -130,7 +149,7 @@ class Scheduler:
         self._closed.discard(version)
         self._arrivals += 1
         buffer = TokenBuffer(tokens)
-        sequence = _Sequence(request, self._arrivals, buffer, len(tokens), version, priority, read_only)
+        sequence = _Sequence(request, self._arrivals, buffer, len(tokens), version, priority, read_only, owner)
         self._all[request] = sequence
         self._waiting.append(sequence)
 
@@ -149,6 +168,10 @@ class Scheduler:
         for entry in self.cache.pop_version(version):
             self._release(entry.slot)
 
+    def has_begun(self, request: str) -> bool:
+        """Whether it has had a place, even if it gave it up since."""
+        return self._all[request].begun > 0
+
     def cached_tokens(self, request: str) -> int:
         """Prompt tokens that needn't be read for it; 0 as long as it waits."""
         return self._all[request].cached_tokens or 0
@@ -158,6 +181,37 @@ class Scheduler:
         running = [s.tokens.array.copy() for s in self._active if s.version == version]
         remembered = sorted((e for e in self.cache if e.version == version), key=lambda e: -e.used)
         return running + [entry.tokens for entry in remembered]
+
+    def known(self, version: str | None, tokens: Tokens) -> int:
+        """How much of `tokens` is computed already under `version`, in running or remembered sequences."""
+        return self._source(version, tokens)[1]
+
+    def adopt(self, version: str | None, tokens: Tokens) -> int | None:
+        """Remember a sequence whose cells come from elsewhere: the slot for them; none: there is no room.
+
+        Remembered ones make room, running ones don't. The caller fills the slot after it has run `take_operations`.
+        """
+        if self.cache.limit == 0 or len(tokens) > self.cells_not_running():
+            return None
+        while self.ledger.free < len(tokens) or not self._slots:
+            if not len(self.cache):
+                return None
+            self._release(self.cache.pop_oldest().slot)
+        slot = self._slots.pop()
+        self.ledger.extend(slot, len(tokens))
+        for entry in self.cache.add(slot, version, tokens, keep=1):
+            self._release(entry.slot)
+        return slot
+
+    def disown(self, slot: int) -> None:
+        """Forget what was adopted into `slot`: its cells could not be filled."""
+        self.cache.remove(next(entry for entry in self.cache if entry.slot == slot))
+        self._release(slot)
+
+    def take_operations(self) -> tuple[Remove | Copy, ...]:
+        """What the next plan would do to the cache first, to be done now."""
+        operations, self._operations = tuple(self._operations), []
+        return operations
 
     def cells_not_running(self) -> int:
         """Cells that are free or could be: all but those of running sequences."""
@@ -182,14 +236,16 @@ class Scheduler:
             plan = self._warming_plan()
             if plan is not None:
                 return plan
+        waiting = [s for s in self._waiting if s.priority == urgent]
+        self._make_way(urgent, waiting)
         active = [s for s in self._active if s.priority == urgent]
-        startable = self._startable(active, (s for s in self._waiting if s.priority == urgent))
+        startable = self._startable(active, waiting)
         for group in self._turns(active, startable):
             rows = self._rows(group, active, startable, self._chunk(active, urgent))
             if rows:
                 self._take_turn(group, rows)
                 self._people_steps += urgent == Priority.INTERACTIVE
-                return self._planned(group, rows)
+                return self._planned(group, rows, urgent)
         return None
 
     def _warming_plan(self) -> StepPlan | None:
@@ -201,12 +257,16 @@ class Scheduler:
         for group in dict.fromkeys(s.version for s in [*active, *startable]):
             rows = self._rows(group, active, startable, WARMING_CHUNK)
             if rows:
-                return self._planned(group, rows)
+                return self._planned(group, rows, Priority.INTERACTIVE)
         return None
 
-    def _planned(self, group: str | None, rows: list[Row]) -> StepPlan:
-        operations, self._operations = tuple(self._operations), []
-        return StepPlan(operations, group, tuple(rows))
+    def _planned(self, group: str | None, rows: list[Row], urgent: Priority) -> StepPlan:
+        return StepPlan(self.take_operations(), group, tuple(rows), urgent == Priority.INTERACTIVE)
+
+    def abandon(self, plan: StepPlan) -> None:
+        """The operations of a plan were carried out and none of its rows: they are planned again."""
+        for row in plan.rows:
+            self.ledger.truncate(row.sequence, row.start)
 
     def complete(self, plan: StepPlan, sampled: Mapping[str, Sampled]) -> list[str]:
         """Tell the results of a plan: one `Sampled` for each row that samples.
@@ -234,8 +294,22 @@ class Scheduler:
         return Priority.INTERACTIVE if interactive else Priority.BACKGROUND
 
     def _startable(self, active: list[_Sequence], waiting: Iterable[_Sequence]) -> list[_Sequence]:
-        """The waiting requests that may begin, in order of arrival."""
-        return list(islice(waiting, max(0, self.limits.max_running - len(active))))
+        """The waiting requests that may begin, in the order in which they should."""
+        places = self.limits.max_running - len(active)
+        return list(islice(in_turn(active, waiting), places)) if places > 0 else []
+
+    def _make_way(self, urgent: Priority, waiting: list[_Sequence]) -> None:
+        """If all places are taken, an owner who has none gets one. The cells of what gives way are remembered."""
+        active = [s for s in self._active if s.priority == urgent]
+        if not waiting or len(active) < self.limits.max_running:
+            return
+        yielding = who_makes_way(active, next(in_turn(active, waiting)))
+        if yielding is not None:
+            self._active.remove(yielding)
+            self._remember(yielding, keep=1)
+            yielding.slot, yielding.length = -1, 0
+            insort(waiting, yielding)
+            insort(self._waiting, yielding)
 
     def _turns(self, active: list[_Sequence], startable: list[_Sequence]) -> list[str | None]:
         """Versions with work, in the order in which to try them: the current one while its slice lasts, then round."""
@@ -261,7 +335,7 @@ class Scheduler:
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _rows(self, group: str | None, active: list[_Sequence], startable: list[_Sequence], budget: int) -> list[Row]:
-        """Oldest first, so that whoever must give up cells for a row isn't in this plan yet."""
+        """Those that began first come first, so that whoever must give up cells for a row isn't in this plan yet."""
         rows: list[Row] = []
         reading: list[_Sequence] = []
         for sequence in active:
@@ -314,16 +388,16 @@ class Scheduler:
             if len(self.cache):
                 self._release(self.cache.pop_oldest().slot)
                 continue
-            victim = self._youngest_below(sequence)
+            victim = self._latest_below(sequence)
             if victim is None:
                 break
             self._preempt(victim)
         return min(wanted, self.ledger.free)
 
-    def _youngest_below(self, sequence: _Sequence) -> _Sequence | None:
-        """Who gives up its cells for `sequence`: the youngest background sequence, then the youngest younger one."""
-        below = [s for s in self._active if (s.priority, s.order) > (sequence.priority, sequence.order)]
-        return max(below, key=lambda s: (s.priority, s.order), default=None)
+    def _latest_below(self, sequence: _Sequence) -> _Sequence | None:
+        """Who gives up its cells for `sequence`: background ones, then later ones, the latest first."""
+        below = [s for s in self._active if (s.priority, s.rank) > (sequence.priority, sequence.rank)]
+        return max(below, key=lambda s: (s.priority, s.rank), default=None)
 
     def _preempt(self, victim: _Sequence) -> None:
         """Back to the queue with its tokens, to be read again."""
@@ -381,6 +455,9 @@ class Scheduler:
         if sequence.cached_tokens is None:
             sequence.cached_tokens = shared
         self._waiting.remove(sequence)
+        if not sequence.begun:
+            self._begun += 1
+            sequence.begun = self._begun
         insort(self._active, sequence)
         return True
 
@@ -418,10 +495,17 @@ class Scheduler:
         if sequence.version in self._closed:
             self._release(sequence.slot)
             if all(other.version != sequence.version for other in self._all.values()):
+                self.forget_version(sequence.version)  # one that gave way is remembered
                 self._closed.discard(sequence.version)
             return
         # What people will come back to, and what was read for them beforehand, outlasts the judge's one-off prompts.
         keep = int(sequence.priority == Priority.INTERACTIVE or sequence.read_only)
+        self._remember(sequence, keep)
+
+    def _remember(self, sequence: _Sequence, keep: int) -> None:
+        if sequence.length == 0:  # its first step was given up
+            self._release(sequence.slot)
+            return
         tokens = sequence.tokens.array[: sequence.length].copy()
         for entry in self.cache.add(sequence.slot, sequence.version, tokens, keep=keep):
             self._release(entry.slot)

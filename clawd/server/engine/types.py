@@ -6,7 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clawd.errors import ClawdError
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
@@ -38,6 +43,28 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     seed: int | None = None  # none: drawn from the system's entropy
     top_logprobs: int = 0  # alternatives reported per token
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, what is added to its logit)
+
+
+class Matcher(Protocol):
+    """What one answer may go on with, token by token."""
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """(V,): the tokens that may come next, end tokens among them.
+
+        Raises:
+            ValueError: none may.
+        """
+
+    def advance(self, token: int) -> None:
+        """`token` has been chosen."""
+
+
+class Constraint(Protocol):
+    """What an answer must look like. Made ahead, off the engine's thread; shared by requests."""
+
+    def begin(self) -> Matcher:
+        """For one answer, from its beginning. Cheap."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +77,8 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     shown_tokens: frozenset[int] = frozenset()  # control tokens whose text is part of the answer; others are hidden
     priority: Priority = Priority.INTERACTIVE
+    owner: str | None = None  # with whom others take turns; none: nobody in particular
+    constraint: Constraint | None = None  # none: the answer is free
 
 
 @dataclass(frozen=True)
@@ -62,9 +91,9 @@ class TokenAlternative:
 class Token:
     """One sampled token, as sampled.
 
-    `logprob` is over the full vocabulary at temperature 1, natural log, from the raw logits: penalties, top-p and the
-    like shape only the choice. `text` is what may be shown now: a token that ends inside a UTF-8 character or might
-    begin a stop string has text "" and its text comes with a later token or with `Finished.text`.
+    `logprob` is over the full vocabulary at temperature 1, natural log, from the raw logits: penalties, top-p, a
+    constraint and the like shape only the choice. `text` is what may be shown now: a token that ends inside a UTF-8
+    character or might begin a stop string has text "" and its text comes with a later token or with `Finished.text`.
     """
 
     id: int
@@ -80,9 +109,11 @@ class Finished:
     reason: FinishReason
     text: str = ""  # held-back text that turned out to belong to the answer
     error: str | None = None  # with reason "error": what happened, for a person
+    cause: ClawdError | None = None  # with reason "error": what the client is told; none: the engine failed
     prompt_tokens: int = 0
     cached_tokens: int = 0  # of the prompt, taken from a remembered conversation
     response_tokens: int = 0
+    stop: str | None = None  # the stop string that ended the answer; none: it ended in another way
 
 
 Event = Token | Finished
@@ -103,3 +134,6 @@ class EngineStats:
     response_tokens: int  # sampled since start
     cached_tokens: int  # prompt tokens that needn't be read, since start
     steps: int
+    broken_off: int  # steps for background requests that were given up when a person came
+    restored_tokens: int  # whose state was read from disk, since start
+    saved_states: int  # conversations whose state lies on disk

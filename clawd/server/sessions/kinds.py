@@ -35,6 +35,7 @@ CLIENT_HEADER = "x-clawd-client"
 
 KINDS: dict[str, TurnKind] = {"main": "main", "side": "side"}
 TITLES = ("Generate a concise session title", "You are a title generator")
+SUMMARY = "Your task is to create a detailed summary of the conversation so far"
 CURRENT_TIME = re.compile(r"^Current time:", re.MULTILINE)
 
 
@@ -58,6 +59,9 @@ class Rule:
 
 RULES: tuple[Rule, ...] = (
     Rule("compaction", lambda asked: asked.system.startswith("You are a context summarization assistant")),
+    # Claude Code asks these at the end of the person's own conversation.
+    Rule("compaction", lambda asked: asked.user.startswith(("Your task is", "CRITICAL:")) and SUMMARY in asked.user),
+    Rule("suggestion", lambda asked: asked.user.startswith("[SUGGESTION MODE:")),
     Rule("title", lambda asked: asked.system.startswith(TITLES)),
     Rule("chat task", lambda asked: asked.user.startswith("### Task:") and "<chat_history>" in asked.user),
     Rule(

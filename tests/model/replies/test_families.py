@@ -107,6 +107,11 @@ RUN = Call("run", "{}")
             'Now <|tool_call>call:look_up{text:<|"|>a, b:"c"<|"|>,count:1,list:[<|"|>x<|"|>,true]}<tool_call|>',
             Reply("Now", calls=[Call("look_up", '{"text": "a, b:\\"c\\"", "count": 1, "list": ["x", true]}')]),
         ),
+        (
+            "gemma",
+            '<|tool_call>call:look_up{"text": "a, b: {c: 1}", "list": [{"d": null}]}<tool_call|>',
+            Reply(calls=[Call("look_up", '{"text": "a, b: {c: 1}", "list": [{"d": null}]}')]),
+        ),
         ("gemma", "<|channel>thought\nhm\n<channel|>so", Reply("so", "hm")),
         (
             "harmony",

@@ -1,4 +1,4 @@
-"""A retired version in memory: only as long as a request on it runs, however it came back."""
+"""Which versions are in memory: wanted ones until they retire, retired ones only while a request on them runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clawd.errors import AdapterRejected
+from clawd.errors import AdapterError, AdapterRejected
 from clawd.server.engine.engine import Engine
 from clawd.server.engine.types import AdapterVersion
 from tests.server.engine.asking import adapter, ask, ids, running, until
@@ -87,3 +87,24 @@ def test_a_version_that_nobody_retired_stays(engine: Engine, version: AdapterVer
     ids(engine, PROMPT, version=version)
     ids(engine, PROMPT)
     assert loaded(engine) == 1
+
+
+def test_a_wanted_version_is_served_whatever_becomes_of_its_file(tiny_model: Path, tmp_path: Path) -> None:
+    wanted = [adapter(tmp_path, TINY, seed) for seed in (1, 2, 3)]
+    others = [adapter(tmp_path, TINY, seed) for seed in (4, 5, 6)]
+    with running(tiny_model, adapters_loaded=1) as engine:
+        for version in wanted:
+            engine.load(version).result(10)
+        first = [ids(engine, PROMPT, version=version) for version in wanted]
+        wanted[0].gguf.unlink()
+        wanted[1].gguf.write_bytes(b"junk")
+        wanted[2].gguf.write_bytes(wanted[2].gguf.read_bytes()[:-100])
+        for version in others:  # each of these is unloaded by the next
+            ids(engine, PROMPT, version=version)
+        assert [ids(engine, PROMPT, version=version) for version in wanted] == first
+        until(lambda: loaded(engine) == len(wanted) + 1, 5)
+        engine.retire(wanted[0].id).result(10)
+        late = ask(engine, PROMPT, version=wanted[0]).wait()
+        assert late.reason == "error"
+        assert isinstance(late.cause, AdapterError)
+        assert "Restore" in str(late.cause)

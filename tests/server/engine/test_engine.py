@@ -55,6 +55,19 @@ def test_a_repeated_prompt_is_remembered_and_answered_alike(engine: Engine) -> N
     assert second.ids == first.ids
 
 
+def test_eight_equal_prompts_at_once_are_read_once_and_answered_each_by_itself(tiny_model: Path) -> None:
+    prompt = long_prompt(2, 300)
+    with running(tiny_model) as engine:
+        together = [ask(engine, prompt, 20, sampling=SamplingParams(seed=seed, temperature=1.2)) for seed in range(8)]
+        for answer in together:
+            answer.wait()
+        assert engine.stats().prompt_tokens == 300 + 7, "the last token is read for each"
+    assert len({tuple(answer.ids) for answer in together}) == 8
+    for answer in together:
+        expected = bare_told(tiny_model, prompt, answer.ids)
+        assert [token.logprob for token in answer.tokens] == pytest.approx(expected, abs=0.05)
+
+
 def test_the_same_seed_gives_the_same_answer(engine: Engine) -> None:
     sampling = SamplingParams(seed=11, temperature=1.2, top_p=0.9)
     assert ids(engine, PROMPT, 30, sampling=sampling) == ids(engine, PROMPT, 30, sampling=sampling)

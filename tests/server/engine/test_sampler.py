@@ -181,3 +181,78 @@ def test_a_draw_from_a_long_row_follows_the_weights() -> None:
     total = weights.sum()
     assert counts[[0, 70, 4999]] == pytest.approx(weights[[0, 70, 4999]] / total * 20_000, abs=2)
     assert counts[1:70].sum() == pytest.approx(69 / total * 20_000, abs=70)
+
+
+class Only:
+    """A constraint that allows some tokens, whatever has been written."""
+
+    def __init__(self, size: int, *tokens: int) -> None:
+        self.mask = np.zeros(size, np.bool_)
+        self.mask[list(tokens)] = True
+        self.told: list[int] = []
+
+    def allowed(self) -> NDArray[np.bool_]:
+        return self.mask
+
+    def advance(self, token: int) -> None:
+        self.told.append(token)
+
+
+EVERY_KIND = [
+    SamplingParams(temperature=0),
+    SamplingParams(),
+    SamplingParams(temperature=0.4, top_k=2),
+    SamplingParams(top_p=0.3),
+    SamplingParams(top_k=1),
+    SamplingParams(min_p=0.5, presence_penalty=1.5),
+]
+
+
+@pytest.mark.parametrize("params", EVERY_KIND)
+def test_a_constraint_shapes_the_choice_and_not_the_logprob(params: SamplingParams) -> None:
+    logits = row(8)
+    exact = log_softmax(logits)
+    unlikely = np.argsort(exact)[:5].tolist()
+    matcher = Only(len(logits), *unlikely)
+    sampler = Sampler(replace(params, seed=1, top_logprobs=3), matcher)
+    chosen = [sampler.choose(logits) for _ in range(50)]
+    assert {choice.id for choice in chosen} <= set(unlikely)
+    assert matcher.told == [choice.id for choice in chosen]
+    for choice in chosen:
+        assert choice.logprob == pytest.approx(exact[choice.id], abs=1e-5)
+        assert [a.id for a in choice.alternatives] == np.argsort(-exact)[:3].tolist()
+
+
+def test_what_is_allowed_comes_as_often_as_it_should() -> None:
+    logits = np.log(np.array([0.6, 0.1, 0.2, 0.1], np.float32))
+    sampler = Sampler(SamplingParams(seed=0), Only(4, 1, 2))
+    counts = np.bincount([sampler.choose(logits).id for _ in range(6000)], minlength=4) / 6000
+    assert counts == pytest.approx([0, 1 / 3, 2 / 3, 0], abs=0.02)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_where_all_that_is_allowed_cannot_be_nothing_else_is_chosen(temperature: float) -> None:
+    logits = row(9)
+    logits[3] = -np.inf
+    with pytest.raises(ValueError, match="no chance"):
+        Sampler(SamplingParams(temperature=temperature), Only(len(logits), 3)).choose(logits)
+
+
+@pytest.mark.parametrize("params", EVERY_KIND)
+def test_a_bias_shapes_the_choice_and_not_the_logprob(params: SamplingParams) -> None:
+    logits = row(10)
+    exact = log_softmax(logits)
+    best, worst = int(logits.argmax()), int(logits.argmin())
+    wanted = Sampler(replace(params, seed=2, logit_bias=((worst, 100.0),))).choose(logits)
+    assert (wanted.id, wanted.logprob) == (worst, pytest.approx(exact[worst], abs=1e-5))
+    sampler = Sampler(replace(params, seed=2, logit_bias=((best, -100.0),)))
+    assert best not in {sampler.choose(logits).id for _ in range(200)}
+
+
+def test_a_bias_chooses_among_what_is_allowed_and_nothing_else() -> None:
+    logits = row(11)
+    bias = ((5, 100.0), (6, 50.0), (7, -100.0))
+    sampler = Sampler(SamplingParams(seed=0, logit_bias=bias), Only(len(logits), 6, 7, 8))
+    assert {sampler.choose(logits).id for _ in range(50)} == {6}
+    only_banned = Sampler(SamplingParams(logit_bias=bias), Only(len(logits), 7))
+    assert only_banned.choose(logits).id == 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,20 +86,35 @@ class World:
         answer: int | list[int] = 3,
         version: str | None = None,
         priority: Priority = PEOPLE,
+        owner: str | None = None,
     ) -> None:
         tokens = answer if isinstance(answer, list) else [1000 + i for i in range(answer)]
         self.clients[name] = Client(prompt, version, priority, tokens)
-        self.scheduler.add(name, prompt, version, priority, read_only=not tokens)
+        self.scheduler.add(name, prompt, version, priority, read_only=not tokens, owner=owner)
 
     def cancel(self, name: str) -> None:
         if self.clients.pop(name, None):
             assert self.scheduler.cancel(name)
 
-    def step(self) -> StepPlan | None:
+    def break_off(self) -> StepPlan | None:
+        """A step whose rows are not computed, as when a person comes; only those of the background are."""
         plan = self.scheduler.plan()
+        if plan is None or plan.for_people:
+            return self.run(plan)
+        self.cache.run(StepPlan(plan.operations, None, ()))
+        self.scheduler.abandon(plan)
+        assert self.scheduler.ledger.used == self.accounted(), "the ledger is exact"
+        return plan
+
+    def step(self) -> StepPlan | None:
+        return self.run(self.scheduler.plan())
+
+    def run(self, plan: StepPlan | None) -> StepPlan | None:
         if plan is None:
             assert not self.clients, "requests are left and nothing is planned"
             return None
+        people = any(client.priority == PEOPLE for client in self.clients.values())
+        assert plan.for_people == people, "a step is broken off only if nobody waits for it"
         self.cache.run(plan)
         self.plans.append(plan)
         sampled: dict[str, Sampled] = {}
@@ -122,6 +138,23 @@ class World:
             del self.clients[name]
         assert self.scheduler.ledger.used == self.accounted(), "the ledger is exact"
         return plan
+
+    def restore(self, tokens: list[int], version: str | None, *, refused: bool = False) -> int | None:
+        """Cells that come from elsewhere, as from a file; `refused`: they turn out not to be usable."""
+        slot = self.scheduler.adopt(version, np.array(tokens, np.int32))
+        if slot is None:
+            return None
+        self.cache.run(StepPlan(self.scheduler.take_operations(), None, ()))
+        assert not self.cache.sequences.get(slot), "the slot is empty"
+        if refused:
+            self.scheduler.disown(slot)
+            # Nothing was written: the operation that would drop it finds nothing.
+            self.cache.sequences[slot] = []
+        else:
+            self.cache.sequences[slot] = [Cell(i, token, version) for i, token in enumerate(tokens)]
+        assert self.cache.used() <= self.cache.limits.cells
+        assert self.scheduler.ledger.used == self.accounted(), "the ledger is exact"
+        return slot
 
     def accounted(self) -> int:
         """Cells by brute force, without what the next plan's operations will remove."""
@@ -218,6 +251,16 @@ def test_the_same_prompt_asked_three_times_at_once_is_read_once() -> None:
         world.ask(name, list(range(60)), answer=2, priority=BACKGROUND)
     world.finish()
     assert world.read() == 60 + 2 * 1 + 3 * 1  # one reading, the last token twice more, and one fed token each
+
+
+@pytest.mark.parametrize("tail", [0, 5])
+def test_eight_prompts_that_begin_alike_are_read_once_as_far_as_they_do(tail: int) -> None:
+    world = World(replace(LIMITS, max_running=8, cells=1024, sequences=16))
+    for index in range(8):
+        world.ask(f"r{index}", [*range(150), *(9000 + 100 * index + i for i in range(tail))], answer=2)
+    world.finish()
+    apart = max(tail, 1) + 1  # what differs, or the last token, and one fed token each
+    assert world.read() == 150 + (8 * apart if tail else 7 * apart + 1)
 
 
 def test_versions_take_turns_in_slices() -> None:
@@ -410,6 +453,48 @@ def test_cancelled_work_is_remembered() -> None:
     assert plan is not None and plan.rows[0].start == 59
 
 
+def test_a_step_that_was_broken_off_is_done_again_after_the_person() -> None:
+    world = World()
+    world.ask("judge", list(range(40)), answer=3, priority=BACKGROUND)
+    world.step()
+    assert world.break_off() is not None
+    world.ask("person", [1, 2], answer=2)
+    world.finish()
+    order = list(dict.fromkeys(row.request for plan in world.plans[1:] for row in plan.rows))
+    assert order == ["person", "judge"]
+    assert world.read() == (40 + 2) + (2 + 1), "nothing is lost but the step"
+
+
+def test_a_request_whose_first_step_was_broken_off_can_be_cancelled() -> None:
+    world = World()
+    world.ask("judge", list(range(40)), answer=3, priority=BACKGROUND)
+    world.break_off()
+    world.cancel("judge")
+    assert world.step() is None
+    assert len(world.scheduler.cache) == 0
+
+
+def test_what_comes_from_elsewhere_is_found_as_if_it_had_been_read_here() -> None:
+    world = World()
+    assert world.restore(list(range(100)), "v1") is not None
+    world.ask("other", list(range(100)), answer=1)
+    world.ask("next", [*range(100), 7, 8], answer=1, version="v1")
+    world.finish()
+    assert (world.began("next"), world.began("other")) == (100, 0)
+
+
+def test_what_comes_from_elsewhere_takes_no_cells_of_who_runs() -> None:
+    world = World()
+    world.ask("done", [5000 + i for i in range(60)], answer=1)
+    world.finish()
+    world.ask("running", [9000 + i for i in range(150)], answer=50)
+    for _ in range(4):
+        world.step()
+    assert world.restore(list(range(110)), None) is None
+    assert world.restore(list(range(90)), None) is not None, "what is remembered makes room"
+    world.finish()
+
+
 def test_memory_that_cannot_be_trimmed_is_continued_whole_or_read_again() -> None:
     world = World(replace(LIMITS, can_trim=False))
     world.ask("turn1", list(range(40)), answer=[7, 8])
@@ -429,12 +514,15 @@ requests = st.tuples(
     st.integers(0, 40),
     st.sampled_from([None, None, "v1", "v2"]),
     st.sampled_from([PEOPLE, PEOPLE, BACKGROUND]),
+    st.sampled_from([None, "ann", "ann", "bob"]),
 )
 actions = st.one_of(
     requests,
     st.tuples(st.just("step"), st.integers(1, 30)),
     st.tuples(st.just("cancel"), st.integers(0, 50)),
+    st.tuples(st.just("break off")),
     st.tuples(st.just("forget"), st.sampled_from(["v1", "v2"])),
+    st.tuples(st.just("restore"), st.integers(1, 150), st.sampled_from([None, "v1"]), st.booleans()),
 )
 shapes = st.builds(
     Limits,
@@ -459,19 +547,27 @@ def test_any_workload_ends_with_exact_accounts(limits: Limits, script: list[tupl
         if action[0] == "step":
             for _ in range(int(str(action[1]))):
                 world.step()
+        elif action[0] == "break off":
+            world.break_off()
         elif action[0] == "cancel":
             world.cancel(f"r{action[1]}")
         elif action[0] == "forget":
             world.scheduler.forget_version(str(action[1]))
+        elif action[0] == "restore":
+            length, version, refused = action[1:]
+            assert isinstance(length, int) and (version is None or isinstance(version, str))
+            world.restore(list(range(length)), version, refused=bool(refused))
         else:
-            kind, length, answer, version, priority = action
+            kind, length, answer, version, priority, owner = action
             assert isinstance(length, int) and isinstance(answer, int) and isinstance(priority, Priority)
             assert version is None or isinstance(version, str)
+            assert owner is None or isinstance(owner, str)
             first = number * 1000 if kind == "own" else 0
             prompt = [first + i for i in range(length)] + ([number] if kind == "shared" else [])
             answer = min(answer, 170 - len(prompt))
-            world.ask(f"r{number}", prompt, answer=answer if answer else [], version=version, priority=priority)
+            world.ask(f"r{number}", prompt, answer or [], version, priority, owner)
     world.finish()
+    assert world.scheduler._closed == set()
     held = sum(len(entry.tokens) for entry in world.scheduler.cache)
     assert world.scheduler.ledger.used <= held
     assert len(world.scheduler.cache) <= limits.remembered

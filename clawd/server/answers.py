@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from clawd.model.replies.deltas import Delta, Reply
 from clawd.server.engine.types import Finished, Token
-from clawd.server.errors import body
+from clawd.server.errors import Fault, body, of_finished
 from clawd.server.exchange import Exchange
 from clawd.server.exchanges import Exchanges
 from clawd.server.sse import COMMENT, HEADERS, sse
@@ -24,7 +24,6 @@ from clawd.server.sse import COMMENT, HEADERS, sse
 COMMENT_EVERY_S = 5.0
 """A sign of life at least this often while there is nothing to send: clients and proxies give up on silent streams."""
 
-ENGINE_FAILED = "The engine failed on this request; its log says why. Send it again."
 FAILURES = ("error", "cancelled")
 
 
@@ -42,7 +41,7 @@ class Writer(ABC):
     """Words one HTTP answer as an API family does. `index`: which of its answers, counted from 0.
 
     A stream is `begin`, then per answer `token` as often as there are some and one `end`, and `close` when all have
-    ended; or it breaks off with `failed`. What isn't streamed is `whole`, or `failure` with status 500.
+    ended; or it breaks off with `failed`. What isn't streamed is `whole`, or `failure` with its status.
     """
 
     sign_of_life: bytes = COMMENT
@@ -67,13 +66,13 @@ class Writer(ABC):
     def whole(self, answers: Sequence[Answered]) -> dict[str, Any]:
         """The body of an answer that isn't streamed."""
 
-    def failure(self) -> dict[str, Any]:
-        """The error body when the engine fails."""
-        return body(500, ENGINE_FAILED, "engine_failed")
+    def failure(self, fault: Fault) -> dict[str, Any]:
+        """The error body when a request fails after it was accepted."""
+        return body(fault.status, fault.message, fault.code)
 
-    def failed(self) -> Iterable[bytes]:
+    def failed(self, fault: Fault) -> Iterable[bytes]:
         """The same in a stream, its last event."""
-        yield sse(self.failure())
+        yield sse(self.failure(fault))
 
 
 class Answer(Response):
@@ -125,7 +124,7 @@ class Answer(Response):
                 chunks = writer.token(index, event, parsers[index].feed(event.text))
             elif event.reason in FAILURES:
                 self._exchanges.cancel()  # the others: half of what was asked for is no answer
-                for chunk in writer.failed():
+                for chunk in writer.failed(of_finished(event)):
                     yield chunk
                 return
             else:
@@ -143,8 +142,11 @@ class Answer(Response):
                 ends[told[0]] = told[1]
                 if told[1].reason in FAILURES:
                     self._exchanges.cancel()
-        if any(finished.reason in FAILURES for finished in ends.values()):
-            await JSONResponse(self._writer.failure(), 500)(scope, receive, send)
+        failed = next((finished for finished in ends.values() if finished.reason in FAILURES), None)
+        if failed is not None:
+            fault = of_finished(failed)
+            content = self._writer.failure(fault)
+            await JSONResponse(content, fault.status, headers=fault.headers)(scope, receive, send)
             return
         answers = [_answered(exchange, ends[index]) for index, exchange in enumerate(self._exchanges.all)]
         await JSONResponse(self._writer.whole(answers))(scope, receive, send)
