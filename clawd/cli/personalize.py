@@ -35,7 +35,7 @@ class Size:
 
 
 FULL = Size(DEFAULT_ARMS, ALL_USERS, 3, 30, 16, 40)
-QUICK = Size("hybrid", "teacher", 1, 12, 6, 12)
+QUICK = Size("hybrid", "teacher", 1, 20, 6, 12)
 
 
 def personalize(

@@ -28,8 +28,9 @@ class Task:
 
     @property
     def numbers(self) -> frozenset[str]:
-        """Of the question, and the answer: what a reply that deals with it will take up."""
-        return frozenset(number.replace(",", "") for number in NUMBER.findall(f"{self.question} {self.answer}"))
+        """Of the question, the steps and the answer: what a reply that deals with it will take up."""
+        told = " ".join((self.question, *self.steps, self.answer))
+        return frozenset(number.replace(",", "") for number in NUMBER.findall(told))
 
     @property
     def names(self) -> frozenset[str]:

@@ -58,9 +58,9 @@ def test_each_template_comes_up_before_any_does_again() -> None:
 
 
 def test_names_and_numbers_of_a_task() -> None:
-    task = Task("Rosa has 1,200 coins and gives Ben 35. How many are left?", "1165", ())
+    task = Task("Rosa has 1,200 coins, gives Ben 30 and loses 5. How many are left?", "1165", ("30 + 5 = 35",))
     assert task.names == {"Rosa", "Ben"}
-    assert task.numbers == {"1200", "35", "1165"}
+    assert task.numbers == {"1200", "30", "5", "35", "1165"}
 
 
 def test_problems_from_a_file(tmp_path: Path) -> None:

@@ -15,12 +15,13 @@ MARKS = re.compile(
 FEWEST_WORDS = 8  # a bare number has no marks either, and explains nothing
 
 ASKS = (
-    "{task}\n\nWork it out step by step, then give the final answer.",
-    "Solve this problem: go over what is known, then show the steps of the calculation and the result.\n\n{task}",
-    "I need the full solution with all of its steps for this one: {task}",
-    "{task}\n\nWhat is given, what are the steps, and what is the result?",
-    "Homework problem: {task} Explain each step and the quantities that it uses, and state the answer at the end.",
+    "Go through this problem one step at a time, and name each step: {task}",
+    "{task}\n\nGive the solution in steps, with a short title for each step, and the final answer.",
+    "Homework: {task} I have to name every step of the calculation and then state the answer.",
+    "{task}\n\nWhich steps lead to the answer? Give each of them a name and do the calculation.",
+    "Solve this in separate steps, each with a title that says what it is about.\n\n{task}",
 )
+"""They ask for structure, as homework does: asked plainly, a small model writes plain prose most of the time anyway."""
 
 
 def ask(task: Task, lot: random.Random) -> str:
