@@ -15,6 +15,8 @@ from clawd.bench.report import Goal
 IN_A_ROW = 3
 MOST_NEUTRAL_KL = 0.05  # nats per token
 MOST_PERPLEXITY = 1.05  # times the base's
+MOST_BASE_RATE = 0.2
+HYBRID_GOAL, JOINT_GOAL = 15, 12  # sessions, as published for this experiment with a far larger model
 NO_DRIFT = Drift(neutral_kl=0.0, perplexity_ratio=1.0)
 
 Outcome = Literal["success", "not an answer", "not satisfied"]
@@ -111,20 +113,28 @@ def over_users(merits: Merits, arm: str, users: Sequence[str]) -> float | None:
     return statistics.median(found) if found and len(found) == len(users) else None
 
 
+def settled(merits: Merits, arm: str, users: Sequence[str], goal: float) -> float | None:
+    """As `over_users`; None also where too few sessions were played to tell whether the goal is met."""
+    value = over_users(merits, arm, users)
+    played = min((found.played for (name, user), found in merits.items() if name == arm and user in users), default=0)
+    return None if value is None or played < value <= goal else value
+
+
 def goals(merits: Merits, worst: Drift | None, base: Base, users: Sequence[str]) -> list[Goal]:
     """All that were promised, in order. `worst`: of the hybrid arms' versions that answered; None: none did."""
-    value = {arm: over_users(merits, arm, users) for arm in ("hybrid", "joint", "grpo", "opd", "hint-random")}
+    value = {arm: over_users(merits, arm, users) for arm in ("hybrid", "grpo", "opd", "hint-random")}
     return [
-        Goal("hybrid_sessions_to_three_in_a_row", value["hybrid"], 15, "lower"),
-        Goal("joint_sessions_to_three_in_a_row", value["joint"], 12, "lower"),
+        Goal("hybrid_sessions_to_three_in_a_row", settled(merits, "hybrid", users, HYBRID_GOAL), HYBRID_GOAL, "lower"),
+        Goal("joint_sessions_to_three_in_a_row", settled(merits, "joint", users, JOINT_GOAL), JOINT_GOAL, "lower"),
         Goal("sessions_saved_over_grpo", _saved(value["grpo"], value["hybrid"]), 1, "higher"),
         Goal("sessions_saved_over_opd", _saved(value["opd"], value["hybrid"]), 1, "higher"),
         Goal("sessions_saved_over_random_hint", _saved(value["hint-random"], value["hybrid"]), 1, "higher"),
         Goal("hybrid_worst_neutral_kl", worst.neutral_kl if worst else None, MOST_NEUTRAL_KL, "lower"),
         Goal("hybrid_worst_perplexity_ratio", worst.perplexity_ratio if worst else None, MOST_PERPLEXITY, "lower"),
-        Goal("highest_base_rate", max(base.users[user].base_rate for user in users), 0.2, "lower"),
+        Goal("highest_base_rate", max(base.users[user].base_rate for user in users), MOST_BASE_RATE, "lower"),
     ]
 
 
 def _saved(other: float | None, hybrid: float | None) -> float | None:
+    """None: not both were measured. At least as many, where the other one never came to it."""
     return None if other is None or hybrid is None else other - hybrid

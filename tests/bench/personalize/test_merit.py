@@ -103,6 +103,19 @@ def test_never_reached_misses_the_goal() -> None:
     assert row["three_in_a_row_within_drift"] == ">15 (>15–>15)"
 
 
+def test_too_few_sessions_to_tell_meet_no_goal() -> None:
+    told = report("bench", base("ta"), [record("hybrid", 0, {"ta": "-" * 12})], ["ta"])
+    goal = told.goals[0]
+    assert (goal.value, goal.ok) == (None, False)
+
+
+def test_an_arm_that_never_comes_to_it_loses_against_one_that_does() -> None:
+    records = [record("hybrid", 0, {"ta": "-+++--"}), record("grpo", 0, {"ta": "------"})]
+    goals = {goal.name: goal.value for goal in report("bench", base("ta"), records, ["ta"]).goals}
+    assert goals["sessions_saved_over_grpo"] == 3
+    assert goals["sessions_saved_over_opd"] is None
+
+
 def test_running_mean() -> None:
     assert running_mean([True, False, True, True, True, True]).tolist() == [1, 0.5, 2 / 3, 0.75, 0.8, 0.8]
 
