@@ -9,7 +9,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from clawd.bench.daemon import throw_away_daemon
@@ -33,6 +33,9 @@ from clawd.store.records import DEFAULT_USER
 Say = Callable[[str], None]
 
 BASE_SEED = -1  # of the tasks that the base is measured on: no run has them
+
+GO_ON = ("--learn.halt_after", "None")
+"""Refused updates in a row halt an adapter until a person has looked; an experiment has nobody who would."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Experiment:
         return read_tasks(self.plan.tasks, seed, count) if self.plan.tasks else generate(seed, count)
 
     def _flags(self, *more: str) -> list[str]:
-        return ["--model.path", str(self.plan.model), *self.plan.settings, *more]
+        return ["--model.path", str(self.plan.model), *GO_ON, *self.plan.settings, *more]
 
     # -- the base
 
@@ -197,22 +200,8 @@ def _score(folder: DataFolder, model: Path, base: Base, sessions: Sequence[Sessi
 
 
 def _updates(store: Store) -> list[dict[str, object]]:
-    """All versions' updates, and the newest update if it came to none."""
-    adapter = store.people.named(DEFAULT_USER).adapter.id
-    made = [store.updates.get(version.update_id) for version in store.updates.versions(adapter)]
-    newest = store.updates.newest(adapter)
-    if newest is not None and newest.id not in {update.id for update in made}:
-        made.append(newest)
-    return [
-        {
-            "number": update.number,
-            "state": update.state,
-            "reason": update.reason,
-            "seconds": round((update.finished_at or update.started_at) - update.started_at, 1),
-            "metrics": store.updates.metrics(update.id),
-        }
-        for update in made
-    ]
+    """All that ended, refused and failed ones too, oldest first."""
+    return [asdict(one) for one in store.story.figures(store.people.named(DEFAULT_USER).adapter.id)]
 
 
 def _judge(store: Store, sessions: Sequence[Session]) -> dict[str, JudgeReading]:

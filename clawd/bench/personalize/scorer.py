@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,11 +43,11 @@ class Reader:
             raise RuntimeError("llama.cpp can't make a context")
         self.vocabulary = Vocabulary(self.model, base)
 
-    def _adapter(self, path: Path) -> int:
+    def _adapter(self, path: Path) -> Any:
         pointer = llama.llama_adapter_lora_init(self.model, str(path).encode())
         if not pointer:
             raise RuntimeError(f"llama.cpp can't load {path}")
-        return int(pointer)
+        return pointer
 
     def switch(self, name: str | None) -> None:
         """Read under this adapter from now on; None: under the base."""
@@ -96,7 +97,7 @@ def _ids(renderer: PromptRenderer, reply: Reply) -> tuple[list[int], list[int]]:
 
 
 def _mean_logprob(reader: Reader, prompt: list[int], reply: list[int]) -> float:
-    """Under whichever adapter is on; of an empty reply as of one that the model would never give."""
+    """Under whichever adapter is on; of an empty reply as of one that is drawn by lot."""
     if len(reply) < SHORTEST:
         return -math.log(reader.vocabulary.size)
     logprobs = reader.logprobs(prompt, reply)

@@ -34,6 +34,15 @@ class EndpointVoice:
         self._client = httpx.Client(base_url=url.rstrip("/") + "/", headers=headers, timeout=TIMEOUT_S)
         self._model = model
 
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> EndpointVoice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def say(self, persona: Persona, mood: Mood, question: str, reply: str, lot: random.Random) -> str:
         """Raises BenchFailed: the endpoint doesn't answer, or with nothing."""
         content = INSTRUCTION.format(wish=persona.wish, question=question, reply=reply, mood=MOODS[mood])
