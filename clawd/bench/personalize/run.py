@@ -111,6 +111,7 @@ class Experiment:
 
     def _base(self, conditions: Conditions) -> Base:
         path = self.records.base_path
+        conditions = conditions.model_copy(update={"settings": []})  # it doesn't learn: one base serves many settings
         kept = self.records.read(path, Base)
         if kept is not None:
             require_same(path, kept.conditions, conditions)
@@ -126,7 +127,8 @@ class Experiment:
         plan = self.plan
         tasks = self._tasks(BASE_SEED, plan.base_replies)
         name = base_name(ModelSettings(), plan.model)
-        with throw_away_daemon(self._flags(*NO_LEARNING)) as daemon, closing(Chat(daemon.url)) as chat:
+        flags = ["--model.path", str(plan.model), *NO_LEARNING]
+        with throw_away_daemon(flags) as daemon, closing(Chat(daemon.url)) as chat:
             before = kept or baseline.neutral(chat, name, conditions)
             found = {each.name: baseline.of_user(chat, name, plan.model, each, tasks) for each in personas}
         return before.model_copy(update={"users": before.users | found})
