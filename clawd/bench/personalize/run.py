@@ -115,23 +115,24 @@ class Experiment:
         kept = self.records.read(path, Base)
         if kept is not None:
             require_same(path, kept.conditions, conditions)
-        missing = [user for user in self.plan.users if kept is None or user not in kept.users]
-        if not missing and kept is not None:
-            return kept
-        self.say(f"The base, asked {self.plan.base_replies} times by {', '.join(missing)}; as often with the wish told")
-        measured = self._measure_base(conditions, [PERSONAS[user] for user in missing], kept)
-        self.records.keep(path, measured)
-        return measured
+        for user in self.plan.users:
+            if kept is None or user not in kept.users:
+                self.say(f"The base, asked {self.plan.base_replies} times by the {user}; as often with the wish told")
+                kept = self._measure_base(conditions, PERSONAS[user], kept)
+                self.records.keep(path, kept)
+        assert kept is not None  # a plan has users
+        return kept
 
-    def _measure_base(self, conditions: Conditions, personas: Sequence[Persona], kept: Base | None) -> Base:
+    def _measure_base(self, conditions: Conditions, persona: Persona, kept: Base | None) -> Base:
+        """`kept` with one user more."""
         plan = self.plan
         tasks = self._tasks(BASE_SEED, plan.base_replies)
         name = base_name(ModelSettings(), plan.model)
         flags = ["--model.path", str(plan.model), *NO_LEARNING]
         with throw_away_daemon(flags) as daemon, closing(Chat(daemon.url)) as chat:
             before = kept or baseline.neutral(chat, name, conditions)
-            found = {each.name: baseline.of_user(chat, name, plan.model, each, tasks) for each in personas}
-        return before.model_copy(update={"users": before.users | found})
+            found = baseline.of_user(chat, name, plan.model, persona, tasks)
+        return before.model_copy(update={"users": {**before.users, persona.name: found}})
 
     # -- one run
 
