@@ -191,13 +191,16 @@ BUSY: Responses = {
 }
 
 
+TEXT = {"type": "string"}
 UNNAMED_EVENTS = "`data: {…}` lines, the last of them `data: [DONE]`"
 NAMED_EVENTS = "`event: …` and `data: {…}` lines; the event's name is its `type`"
 
 
 def answer(model: type[BaseModel], events: str = UNNAMED_EVENTS) -> Responses:
     """Of a route that answers whole or as a stream."""
-    stream = {"schema": {"type": "string", "description": events}}
+    # On this page's version the schema of a stream is that of one event.
+    event = {"type": "object", "required": ["data"], "properties": {"data": TEXT, "event": TEXT}, "description": events}
+    stream = {"schema": event}
     return {200: {"model": model, "content": {"text/event-stream": stream}}, **BUSY}
 
 

@@ -120,12 +120,11 @@ class TestNoSignal:
 
     def test_every_response_cut(self):
         samples = [
-            make_sample(number, (1, -1)[number % 2], number % 3).model_copy(update={"truncated": True})
-            for number in range(16)
+            make_sample(number, (1, -1)[number % 2]).model_copy(update={"truncated": True}) for number in range(16)
         ]
-        assert no_signal(samples) == "all 16 responses were cut by their token limit"
-        samples[7] = make_sample(7, 1)
-        assert no_signal(samples) is None
+        assert no_signal(samples) == "all 16 responses were cut by their token limit and there is no hint"
+        for changed in (make_sample(7, 1), make_sample(7, -1, hints=1).model_copy(update={"truncated": True})):
+            assert no_signal([*samples[:7], changed, *samples[8:]]) is None
 
     @pytest.mark.parametrize(
         "samples",

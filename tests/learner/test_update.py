@@ -448,7 +448,7 @@ class TestRefused:
         ]
         outcome = run(job(samples))
         assert outcome.state == "refused"
-        assert outcome.reason == "No signal: all 16 responses were cut by their token limit."
+        assert outcome.reason == "No signal: all 16 responses were cut by their token limit and there is no hint."
 
     def test_responses_of_another_model_than_the_trainers(self, job):
         outcome = run(job(mixed_samples(), chosen({"max_rollout_mismatch": 0.01})))

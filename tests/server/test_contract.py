@@ -87,3 +87,23 @@ def test_every_route_answers_as_the_page_says(served: Live, mode: GenerationMode
         assert all(seen[f"POST /v1/{route}"][200] for route in routes), seen
     assert served.services.engine.alive and served.settled()
     assert served.store.verify() == []
+
+
+STREAMS = {
+    "chat/completions": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": SHORT},
+    "completions": {"prompt": "hi", "max_tokens": SHORT},
+    "messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": SHORT},
+    "responses": {"input": "hi", "max_output_tokens": SHORT},
+}
+
+
+@pytest.mark.parametrize("route", STREAMS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_streams_and_whole_answers_are_as_the_page_says(served: Live, route: str, stream: bool) -> None:
+    page = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+    body = {"model": "clawd", "stream": stream, **STREAMS[route]}
+    case = page[f"/v1/{route}"]["POST"].Case(body=body, media_type="application/json")
+    response = case.call(timeout=60)
+    assert response.status_code == 200
+    assert stream == response.headers["content-type"][0].startswith("text/event-stream")
+    case.validate_response(response, checks=CHECKS)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from clawd.errors import ContextOverflow, EngineStopped, NotAllowed, StoreError, UnknownName
+from clawd.errors import ContextOverflow, EngineStopped, NotAllowed, StoreError, TookTooLong, UnknownName
 from clawd.server.errors import ApiError, of_exception, respond
 
 OPENAI = ["/v1/chat/completions", "/v1/responses", "/v1/messagesx", "/clawd/v1/status", "/"]
@@ -19,6 +19,7 @@ ERRORS = [
     (ApiError(429, "busy", retry_after_s=5), 429, "rate_limit_error", "rate_limit_error"),
     (ContextOverflow(9000, 8192), 400, "invalid_request_error", "invalid_request_error"),
     (EngineStopped("gone"), 503, "server_error", "api_error"),
+    (TookTooLong("late"), 503, "server_error", "api_error"),
     (StoreError("full"), 503, "server_error", "api_error"),
     (RuntimeError("secret"), 500, "server_error", "api_error"),
 ]
@@ -42,4 +43,5 @@ def test_both_shapes(error: Exception, status: int, openai: str, anthropic: str)
 def test_when_to_come_back_is_said_in_both() -> None:
     busy = of_exception(ApiError(429, "busy", retry_after_s=5))
     assert [respond(path, busy).headers["retry-after"] for path in (OPENAI[0], ANTHROPIC[0])] == ["5", "5"]
+    assert int(respond(OPENAI[0], of_exception(TookTooLong("late"))).headers["retry-after"]) > 0
     assert "retry-after" not in respond(OPENAI[0], of_exception(EngineStopped("gone"))).headers

@@ -65,11 +65,14 @@ def no_signal(samples: Sequence[Sample]) -> str | None:
 
     A = r gives a gradient even where all rewards are equal, but one without a contrast: a batch of -1s lets probability
     flow anywhere, one of +1s makes the policy more certain of whatever it does. So equal rewards are skipped as a group
-    without variance is, unless a hint says which way. A single sample is equal to nothing.
+    without variance is, unless a hint says which way. A single sample is equal to nothing. Where every response was
+    cut, the rewards are about answers that nobody has seen the end of: they don't count either.
     """
+    if any(sample.hints for sample in samples):
+        return None
     if samples and all(sample.truncated for sample in samples):
-        return f"all {len(samples)} responses were cut by their token limit"
-    if len(samples) < 2 or any(sample.hints for sample in samples):
+        return f"all {len(samples)} responses were cut by their token limit and there is no hint"
+    if len(samples) < 2:
         return None
     rewards = {sample.reward for sample in samples if sample.reward is not None}
     _, flat = advantages_of(samples, 0.0)
