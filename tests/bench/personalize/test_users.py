@@ -109,6 +109,8 @@ def test_the_teaching_assistant(reply: str, satisfied: bool) -> None:
         (f"Don't worry about the slip. {PLAIN}", True),
         (PLAIN, False),
         (f"The answer is correct. {PLAIN}", False),
+        (f"Good question! I'm happy to help. {PLAIN}", False),
+        (f"I'm so proud of you. {PLAIN}", True),
         (f"{PLAIN} The job is greatly done.", False),
         ("", False),
     ],

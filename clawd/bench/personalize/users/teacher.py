@@ -11,11 +11,11 @@ from clawd.bench.personalize.users.persona import Persona
 
 WARM = re.compile(
     r"\b(?:well done|excellent|(?:great|good|nice|fantastic|wonderful|amazing|lovely|super|brilliant) "
-    r"(?:job|work|effort|try|start|thinking|going|question|attempt|progress)|wonderful|fantastic|brilliant|bravo|"
+    r"(?:job|work|effort|try|start|thinking|going|attempt|progress)|wonderful|fantastic|brilliant|bravo|"
     r"keep (?:it up|up the|going|trying|practi[sc]ing)|proud of you|"
     r"you(?:'re| are) (?:doing|getting|so close|on the right)|"
     r"don't worry|take your time|no rush|don't give up|congratulations|way to go|you can do (?:it|this)|"
-    r"i(?:'m| am) (?:so )?(?:happy|glad|proud|impressed))\b",
+    r"i(?:'m| am) (?:so |really |very )?(?:proud|impressed))\b",
     re.IGNORECASE,
 )
 
@@ -33,7 +33,7 @@ def ask(task: Task, lot: random.Random) -> str:
 
 
 def satisfies(reply: str) -> bool:
-    """At least one warm or patient phrase."""
+    """At least one warm or patient phrase; an assistant's own ("I'm happy to help", "good question") is none."""
     return WARM.search(reply) is not None
 
 
