@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from clawd.bench.personalize.merit import MOST_NEUTRAL_KL, Curve, curves
 from clawd.bench.personalize.record import RunRecord
 
 SMOOTH = 5  # sessions of the running mean
+WIDEST_TITLE = 150  # characters
 COLOURS = ("#1a4fa3", "#c0392b", "#2e8b57", "#8e44ad", "#d68910", "#16a2b8", "#7f8c8d", "#b03a78")
 
 
@@ -31,7 +33,7 @@ def draw(base: Base, records: Sequence[RunRecord], users: Sequence[str], title: 
         _learning(row[0], base, user, {arm: [curve for _, curve in pairs] for arm, pairs in found.items()}, arms)
         _drift(row[1], user, {arm: [curve for _, curve in pairs] for arm, pairs in found.items()}, arms)
         _tokens(row[2], user, {arm: [record for record, _ in pairs] for arm, pairs in found.items()}, arms)
-    figure.suptitle(title)
+    figure.suptitle(textwrap.fill(title, WIDEST_TITLE), fontsize=10)
     figure.savefig(path, dpi=110)
 
 
