@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from clawd.cli.personalize import personalize
 from clawd.errors import MissingExtra
 
 # The benchmarks load llama.cpp's binding, which `clawd --help` must not: they are imported where they run.
@@ -28,6 +29,7 @@ SAVE = typer.Option("clawd-bench-serve.json", "--save", help="File for the JSON.
 
 
 def add_to(app: typer.Typer) -> None:
+    bench.command("personalize")(personalize)
     app.add_typer(bench)
 
 
