@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from clawd.cli.report_view import print_report
 from clawd.errors import ConfigError, MissingExtra
 
 # Loads llama.cpp's binding and matplotlib, which `clawd --help` must not: imported where they run.
@@ -36,6 +37,10 @@ class Size:
 
 FULL = Size(DEFAULT_ARMS, ALL_USERS, 3, 30, 16, 40)
 QUICK = Size("hybrid", "teacher", 1, 20, 6, 12)
+
+
+def add_to(bench: typer.Typer) -> None:
+    bench.command("personalize")(personalize)
 
 
 def personalize(
@@ -65,7 +70,6 @@ def personalize(
     """
     from clawd.bench.personalize.figures import report as make_report  # noqa: PLC0415
     from clawd.bench.personalize.run import Experiment, Plan  # noqa: PLC0415
-    from clawd.cli.bench import print_report  # noqa: PLC0415  it registers this command
     from clawd.model.embedded import embedded_model_path  # noqa: PLC0415
 
     size = QUICK if quick else FULL
