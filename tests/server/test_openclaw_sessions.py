@@ -106,6 +106,17 @@ def test_the_better_evidence_wins(store: Store) -> None:
     assert (placement.session.key, placement.session.evidence) == ("told", "header")
 
 
+@pytest.mark.parametrize("weaker", [{"session_id": "s:1"}, {"x-session-affinity": "s:2"}])
+def test_weaker_evidence_does_not_rename_what_a_header_named(store: Store, weaker: dict[str, str]) -> None:
+    client, history = Client(store), [user("hello")]
+    sessions = []
+    for headers in ({"x-session-id": "s:0"}, weaker, {"x-session-id": "s:0"}):
+        client.headers = headers
+        sessions.append(client.post(history, "fine")[0].session.id)
+        history = [*history, assistant("fine"), user("and then?")]
+    assert len(set(sessions)) == 1
+
+
 def test_names_that_can_not_be_are_passed_over(store: Store) -> None:
     client = OpenClaw(store)
     client.headers, client.cache_key = {"session_id": "a\0b"}, "x" * 300
