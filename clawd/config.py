@@ -138,6 +138,8 @@ class LoraSettings(Section):
 class LossSettings(Section):
     """The notation of `docs/algorithm.md`."""
 
+    method: Literal["hybrid", "grpo", "opd"] = "hybrid"
+    """Terms of the loss: both, scores alone, or hints alone; a sample without what the method reads is left out."""
     rl_weight: Annotated[float, Field(ge=0)] = 1.0
     """w_rl, weight of the GRPO term."""
     opd_weight: Annotated[float, Field(ge=0)] = 1.0
@@ -150,14 +152,26 @@ class LossSettings(Section):
     """k, size of the support set."""
     delta_clip: Annotated[float, Field(gt=0)] | None = 1.0
     """C, clip of the log-probability difference between teacher and student; none: unclipped."""
-    hint_choice: Literal["sequence", "token"] = "sequence"
-    """Overlap-guided choice among a turn's hints: one for the response, or one per token."""
+    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    """Largest ratio that counts where the advantage is negative; none: unbounded, as PPO has it."""
+    negative_weight: Annotated[float, Field(ge=0)] = 1.0
+    """Multiplier of negative advantages of the GRPO term: below 1, rejection pushes less than praise pulls."""
+    baseline_decay: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Decay of the adapter's running mean reward, which is subtracted from rewards; none: nothing is."""
+    teacher: Literal["old", "base"] = "old"
+    """Who reads the hint: the policy as the update found it, or the base model with the adapter off."""
+    hint_choice: Literal["sequence", "token", "random"] = "sequence"
+    """Choice among a turn's hints: by overlap for the response or for each token, or by lot for the response."""
     support: Literal["student", "overlap"] = "student"
     """Support set: the student's top-k, or what it shares with the teacher's."""
     importance_cap: Annotated[float, Field(ge=1)] = 2.0
     """Cap of the truncated importance weight between trainer and rollout."""
     kl_base_weight: Annotated[float, Field(ge=0)] = 0.0
-    """β, weight of KL(cur ‖ base)."""
+    """β, weight of KL(cur ‖ base) at the responses' tokens."""
+    neutral_weight: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of KL(cur ‖ base) at the base's own answers to neutral prompts; 0: they aren't read."""
+    neutral_prompts: Annotated[int, Field(ge=1, le=16)] = 4
+    """Neutral prompts per update; the next update takes the next ones."""
 
 
 class LearnSettings(Section):
@@ -169,13 +183,23 @@ class LearnSettings(Section):
     """Optimiser steps per update, each over all its samples."""
     learning_rate: Annotated[float, Field(gt=0)] = 4e-4
     """AdamW's rate."""
+    rate_schedule: Literal["constant", "sqrt", "inverse"] = "constant"
+    """What the rate is divided by as versions grow: nothing, the root of the version's number, or the number."""
+    kl_target: Annotated[float, Field(gt=0)] | None = None
+    """KL(cur ‖ old) per token that ends an update's steps once one passes it; none: all steps are taken."""
+    kl_excess: Literal["shrink", "stop"] = "shrink"
+    """What becomes of the step that passes the KL target: it is shrunk to the target, or kept as the last one."""
+    card: bool = False
+    """Collect hints in a preference card per adapter and show it to the teacher with every sample."""
+    card_lines: Annotated[int, Field(ge=1, le=64)] = 8
+    """Lines of a preference card; the one that was confirmed longest ago makes room."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """AdamW's decoupled weight decay."""
     grad_clip: Annotated[float, Field(gt=0)] = 1.0
     """Largest global gradient norm."""
     max_sample_tokens: Annotated[int, Field(ge=32)] = 2048
     """Longest prompt + response that is trained; a longer one is discarded with that reason."""
-    micro_batch_tokens: Annotated[int, Field(ge=32)] = 1024
+    micro_batch_tokens: Annotated[int, Field(ge=32)] = 512
     """Padded tokens per forward pass."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """Number format of the frozen base while training; auto: bfloat16 where the CPU multiplies it natively."""
@@ -185,6 +209,8 @@ class LearnSettings(Section):
     """Niceness of the update process; at 19 it starves on a machine that is never idle."""
     seed: int = 0
     """Seed of a new adapter's first weights."""
+    max_rollout_mismatch: Annotated[float, Field(gt=0)] | None = 0.5
+    """Largest mean |ℓ_old - ℓ_rollout| per token between trainer and engine; above it: refused; none: no limit."""
     max_mismatch_kl: Annotated[float, Field(gt=0)] = 0.1
     """Largest mean KL per token between the trainer's and the served adapter's distributions; above it: refused."""
     # A bfloat16 base rounds by about 1e-3 beside any adapter: the default refuses only what changes nothing at all.

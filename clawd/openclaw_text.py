@@ -102,6 +102,11 @@ def is_note(said_text: str) -> bool:
     return said_text.startswith((COMPACTED, RESUMED, SUBAGENT))
 
 
+def is_retry(said_text: str) -> bool:
+    """Whether this user's message only asks again for an answer to the person's own message before it."""
+    return said_text.startswith(RETRIES)
+
+
 def is_answered_for(said_text: str) -> bool:
     """Whether what answers this synthetic message is shown to the person, who then reacts to that."""
     return said_text.startswith((TASK_DONE, *RETRIES))

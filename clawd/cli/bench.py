@@ -100,6 +100,14 @@ def _drawing() -> Callable[[Report, Path], None]:
     return draw
 
 
+@bench.command("update")
+def update(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = JSON) -> None:
+    """Speed and memory of an update beside a plain reference, and whether both have the same gradients."""
+    from clawd.bench.update import run as benchmark  # noqa: PLC0415
+
+    _tell(lambda command: benchmark.run(model, quick=quick, command=command), "update", quick, json_output)
+
+
 def _tell(measure: Callable[[str], Report], name: str, quick: bool, json_output: bool) -> None:
     print_report(measure(f"{BENCH} {name}{' --quick' if quick else ''}"), json_output)
 

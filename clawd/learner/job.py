@@ -38,11 +38,20 @@ class Record(BaseModel):
 
 
 class HintPrompt(Record):
-    """One hint candidate `h` and the teacher's prompt: `s` with the hint appended to the last user message."""
+    """One hint candidate `h` and the teacher's prompt: `s` with the hint at the end of the user's last own message."""
 
     hint_id: str
     text: str
     prompt_ids: list[int]
+
+
+class Step(Record):
+    """What an environment says of one step of one rollout of a task; the rollouts of a task are compared with it."""
+
+    group: str  # the task whose rollouts are compared
+    index: int = Field(ge=0)  # of the step within its rollout: steps of one index form a group
+    outcome: float = Field(allow_inf_nan=False)  # o, of the whole rollout
+    votes: list[Literal[-1, 0, 1]]  # r_j of this step, valid ones; empty: the outcome stands alone
 
 
 class Sample(Record):
@@ -56,6 +65,8 @@ class Sample(Record):
     rollout_version: str | None  # none: the bare base
     reward: Literal[-1, 0, 1] | None  # none: no score, which is not 0
     hints: list[HintPrompt]
+    truncated: bool = False  # cut by its token limit: no end token was sampled
+    task: Step | None = None  # none: personal, A = r; else the advantage is relative to its group, and `reward` is none
 
     @model_validator(mode="after")
     def _lengths_agree(self) -> Sample:
@@ -68,6 +79,17 @@ class Sample(Record):
             raise ValueError(f"sample {self.sample_id}: empty response")
         return self
 
+    @model_validator(mode="after")
+    def _one_kind_of_reward(self) -> Sample:
+        if self.task is not None and self.reward is not None:
+            raise ValueError(f"sample {self.sample_id}: a reward and a task: which of them scores it?")
+        return self
+
+    @property
+    def scored(self) -> bool:
+        """Whether it has a GRPO term."""
+        return self.reward is not None or self.task is not None
+
 
 class Job(Record):
     update_id: str
@@ -79,6 +101,7 @@ class Job(Record):
     base_fingerprint: str
     cache: Path  # folder for what can be made again (the dense base)
     settings: LearnSettings
+    neutral: list[list[int]] = Field(default_factory=list)  # prompts at which nobody asked for a change; may be empty
 
 
 class Manifest(Record):
@@ -94,6 +117,7 @@ class Manifest(Record):
     metrics: dict[str, float]
     seconds: dict[str, float]  # by phase: load, score, train, validate, write
     sha256: dict[str, str]  # of each file of the result folder but this one
+    reward_mean: float | None = None  # running mean over the adapter's updates; none: none of them had a reward
     versions: dict[str, str]  # of torch, transformers, peft, llama-cpp-python, gguf
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +29,13 @@ from clawd.learner.job import (
     Outcome,
     Sample,
 )
+from clawd.learner.neutral import neutral_prompts
 from clawd.paths import DataFolder
 from clawd.store import Store
 from clawd.store.records import Update, Version
 
+NOT_RENDERED = "its prompt can't be rendered again as it was served, and it has no reward"
+NO_CARD = "it has neither reward nor hint, and the preference card is empty now"
 RESULT_FILES = (ADAPTER_GGUF, PEFT_WEIGHTS, PEFT_CONFIG, OPTIMIZER_FILE)
 
 
@@ -77,8 +80,10 @@ def write(
         base_fingerprint=served.fingerprint,
         cache=data.cache,
         settings=settings,
+        neutral=_neutral(settings, update, render),
     )
-    samples, left_out = _samples(store, update, render)
+    card = _card(store, update, settings) if settings.card else []
+    samples, left_out = _samples(store, update, render, card)
     if not samples:
         raise UpdateFailed(f"none of its samples can be used: {'; '.join(sorted(set(left_out.values())))}")
     (folder / SAMPLES_FILE).write_text("".join(f"{sample.model_dump_json()}\n" for sample in samples))
@@ -86,14 +91,32 @@ def write(
     return folder, left_out
 
 
-def _samples(store: Store, update: Update, render: Render) -> tuple[list[Sample], dict[str, str]]:
+def _neutral(settings: LearnSettings, update: Update, render: Render) -> list[list[int]]:
+    if settings.loss.neutral_weight == 0:
+        return []
+    return neutral_prompts(settings.loss.neutral_prompts, update.number, lambda messages: render(messages, None, {}))
+
+
+def _card(store: Store, update: Update, settings: LearnSettings) -> list[str]:
+    """The adapter's card, with the hints of this update's samples taken up.
+
+    Taken up here and not when they are given: a card is what its adapter is taught from, and is taught from now.
+    """
+    turns = [stored.turn_id for stored in store.signals.of_update(update.id)]
+    store.cards.learn(update.adapter_id, turns, settings.card_lines)
+    return [line.text for line in store.cards.lines(update.adapter_id)]
+
+
+def _samples(store: Store, update: Update, render: Render, card: Sequence[str]) -> tuple[list[Sample], dict[str, str]]:
     samples: list[Sample] = []
     left_out: dict[str, str] = {}
     for stored in store.signals.of_update(update.id):
         turn = store.turns.get(stored.turn_id)
-        hints = hint_prompts(turn, store.signals.hints(turn.id), render)
+        given = store.signals.hints(turn.id)
+        hints = hint_prompts(turn, given, render, card)
         if not hints and not stored.reward:
-            left_out[stored.id] = "its prompt can't be rendered again as it was served, and it has no reward"
+            told = given or card
+            left_out[stored.id] = NOT_RENDERED if told else NO_CARD
             continue
         try:
             samples.append(
@@ -106,6 +129,7 @@ def _samples(store: Store, update: Update, render: Render) -> tuple[list[Sample]
                     rollout_version=turn.version_id,
                     reward=stored.reward,
                     hints=hints,
+                    truncated=turn.finish_reason == "length",
                 )
             )
         except ValidationError as error:

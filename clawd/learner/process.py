@@ -132,8 +132,8 @@ def build(settings: Settings, folder: DataFolder, store: Store, served: ServedMo
     deps = Deps(folder, store, settings.learn, served, render, backend, publisher)
     asking = None
     if settings.judge.kind == "llm":
-        asking = ModelJudging(store, llm_judge(settings, folder, served))
-    judging = Judging(store, model_judges=asking is not None)
+        asking = ModelJudging(store, llm_judge(settings, folder, served), card=settings.learn.card)
+    judging = Judging(store, model_judges=asking is not None, card=settings.learn.card)
     return Learner(store, judging, asking, Updates(deps), Housekeeping(folder, store, publisher, settings.sessions))
 
 

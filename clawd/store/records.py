@@ -140,6 +140,17 @@ class Hint:
 
 
 @dataclass(frozen=True)
+class CardLine:
+    """One lasting rule of an adapter's preference card."""
+
+    id: str
+    text: str
+    source: Literal["person", "hint"]
+    created_at: float
+    confirmed_at: float  # when it was said last
+
+
+@dataclass(frozen=True)
 class StoredSample:
     id: str
     turn_id: str

@@ -184,3 +184,24 @@ def _guards(table: str, machine: Machine) -> list[str]:
         f"WHEN OLD.state <> NEW.state AND NOT ({steps}) "
         f"BEGIN SELECT RAISE(ABORT, '{table}: transition refused'); END",
     ]
+
+
+PREFERENCE_CARDS = """
+CREATE TABLE card_lines (
+    id TEXT PRIMARY KEY,
+    adapter_id TEXT NOT NULL REFERENCES adapters(id) ON DELETE CASCADE,
+    text TEXT NOT NULL,
+    source TEXT NOT NULL CHECK (source IN ('person', 'hint')),
+    created_at REAL NOT NULL,
+    confirmed_at REAL NOT NULL,                 -- when it was said last
+    removed_at REAL                             -- a person took it off: no hint may bring it back
+) STRICT;
+CREATE INDEX card_lines_of_adapter ON card_lines(adapter_id);
+"""
+
+
+@migrations(name="0002_preference_cards")
+def _preference_cards(db: Database) -> None:
+    for statement in PREFERENCE_CARDS.split(";\n"):
+        if statement.strip():
+            db.execute(statement)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from clawd.store.cards import Cards
 from clawd.store.connection import Connection, Row
 from clawd.store.people import People
 from clawd.store.sessions import Sessions
@@ -35,6 +36,7 @@ class Store:
         self.turns = Turns(self._connection)
         self.signals = Signals(self._connection)
         self.updates = Updates(self._connection)
+        self.cards = Cards(self._connection)
 
     def event(self, kind: str, subject: str | None = None, **detail: Any) -> None:
         """Note something that a person may want to look up later."""

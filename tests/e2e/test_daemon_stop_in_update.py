@@ -34,7 +34,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 def say_something(url: str, number: int, score: int) -> None:
     body = {"model": "clawd", "messages": [{"role": "user", "content": f"Count to {number}."}], "max_tokens": 12}
     answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).raise_for_status().json()
-    praise = {"response_id": answer["id"], "score": score}
+    praise = {"response_id": answer["id"], "score": score, "hint": "Count on."}  # a cut answer teaches by a hint alone
     httpx.post(f"{url}/clawd/v1/feedback", json=praise, timeout=10).raise_for_status()
 
 

@@ -80,6 +80,21 @@ class TestRules:
             ("rules", 0, "no rule applies")
         ]
 
+    def test_with_a_preference_card_every_turn_is_a_sample(self, world: World) -> None:
+        adapter = world.user.adapter.id
+        first = world.turn("What is the capital of Peru?")
+        Judging(world.store, model_judges=False, card=True).tick()
+        assert world.state(first) == ("discarded", NO_SIGNAL)  # the card is empty yet
+        world.store.cards.write(adapter, "Be brief.")
+        second, third = world.turn("What is the capital of Peru?"), world.turn("What is the capital of Peru?")
+        Judging(world.store, model_judges=False, card=True).tick()
+        sample = world.store.signals.sample_of(second)
+        assert sample is not None and (sample.reward, sample.state) == (0, "waiting")
+        assert world.state(third)[0] == "sampled"
+        last = world.turn("What is the capital of Peru?")
+        Judging(world.store, model_judges=False).tick()
+        assert world.state(last) == ("discarded", NO_SIGNAL)  # the setting is off
+
     def test_a_failed_tool_is_a_named_reason(self, world: World) -> None:
         turn_id = world.turn([{"role": "tool", "tool_call_id": "1", "content": "make: *** [all] Error\nexit code: 2"}])
         Judging(world.store, model_judges=False).tick()

@@ -204,6 +204,62 @@ class TestHybrid:
         assert response_mean(torch.ones(1, 3), torch.zeros(1, 3, dtype=torch.bool)).tolist() == [0.0]
 
 
+class TestMethods:
+    def both(self) -> LossInputs:
+        """GRPO -1 at both tokens, OPD 0.5 log 2 and 0: means -1 and 0.25 log 2."""
+        return one_sample(teacher_support=logs([0.3, 0.4, 0.5, 0.5]).reshape(1, 2, 2))
+
+    @pytest.mark.parametrize(
+        ("method", "expected"),
+        [("hybrid", -1 + 0.25 * math.log(2)), ("grpo", -1.0), ("opd", 0.25 * math.log(2))],
+    )
+    def test_by_hand(self, method, expected):
+        loss, _ = hybrid_loss(self.both(), LossSettings(method=method))
+        assert loss.item() == pytest.approx(expected, **CLOSE)
+
+    def test_a_term_that_the_method_leaves_out_has_no_gradient(self):
+        for method, carried in (("grpo", "cur"), ("opd", "cur_support")):
+            inputs = self.both()
+            leaves = {name: getattr(inputs, name).clone().requires_grad_() for name in ("cur", "cur_support")}
+            hybrid_loss(replace(inputs, **leaves), LossSettings(method=method))[0].backward()
+            assert {name for name, leaf in leaves.items() if leaf.grad.abs().sum() > 0} == {carried}
+
+    def test_the_weights_stay_settings_of_their_term(self):
+        loss, _ = hybrid_loss(self.both(), LossSettings(method="grpo", rl_weight=0.5, opd_weight=9))
+        assert loss.item() == pytest.approx(-0.5, **CLOSE)
+
+
+class TestKeepingTheMind:
+    def test_negative_weight_by_hand(self):
+        inputs = one_sample(advantages=tensor([[1.0, -1.0]]))
+        loss, _ = grpo_term(inputs, LossSettings(negative_weight=0.25))
+        assert loss.tolist()[0] == pytest.approx([-1.0, 0.25], **CLOSE)
+
+    def test_it_leaves_the_teacher_alone(self):
+        teacher = logs([0.3, 0.4, 0.5, 0.5]).reshape(1, 2, 2)
+        loss, _ = opd_term(one_sample(teacher_support=teacher), LossSettings(negative_weight=0.0))
+        assert loss[0, 0].item() == pytest.approx(0.5 * math.log(2), **CLOSE)
+
+    def test_dual_clip_by_hand(self):
+        # ρ = 2, 4, 4, 0.5 with A = -1, -1, +1, -1 and c = 3: 2; min(4, 3) = 3; max(-4, -1.28) = -1.28; max(0.5, 0.8).
+        log_ratio = logs([2.0, 4.0, 4.0, 0.5]).requires_grad_()
+        advantage = tensor([-1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+        loss, clipped = clipped_surrogate(log_ratio, advantage, LossSettings(dual_clip=3.0))
+        assert loss.tolist() == pytest.approx([2.0, 3.0, -1.28, 0.8], **CLOSE)
+        assert clipped.tolist() == [0.0, 1.0, 1.0, 1.0]
+        loss.sum().backward()
+        assert log_ratio.grad is not None
+        assert log_ratio.grad.tolist() == pytest.approx([2.0, 0.0, 0.0, 0.0], **CLOSE)
+
+    def test_dual_clip_holds_for_entries_of_the_support(self):
+        # A_v = 0.75 log 0.5 at v = 0, where ρ = 1.5 > c = 1.25; A_v = 0.25 log 2 at v = 1, where ρ = 0.5.
+        teacher = logs([0.3, 0.4, 0.5, 0.5]).reshape(1, 2, 2)
+        cur = logs([0.9, 0.1, 0.5, 0.5]).reshape(1, 2, 2)
+        loss, _ = opd_term(one_sample(teacher_support=teacher, cur_support=cur), LossSettings(dual_clip=1.25))
+        expected = 1.25 * 0.75 * math.log(2) - 0.5 * 0.25 * math.log(2)
+        assert loss[0, 0].item() == pytest.approx(expected, **CLOSE)
+
+
 class TestGradient:
     def test_only_cur_carries_it(self):
         names = ("cur", "old", "rollout", "advantages", "cur_support", "old_support", "teacher_support", "base")
@@ -229,12 +285,24 @@ class TestGradient:
         expected = [0.75 * math.log(2) / 2, -0.25 * math.log(2) / 2]
         assert cur.grad is not None and cur.grad[0, 0].tolist() == pytest.approx(expected, **CLOSE)
 
-    def test_against_finite_differences(self):
+    @pytest.mark.parametrize(
+        "chosen",
+        [
+            {"kl_base_weight": 0.05},
+            {"method": "grpo"},
+            {"method": "opd"},
+            {"negative_weight": 0.3},
+            {"dual_clip": 1.1},
+            {"delta_clip": None},
+            {"method": "grpo", "negative_weight": 0.1, "dual_clip": 1.3, "kl_base_weight": 0.2},
+        ],
+    )
+    def test_against_finite_differences(self, chosen):
         torch.manual_seed(1)
         inputs = random_inputs()
 
         def loss_of(cur: Tensor, cur_support: Tensor) -> Tensor:
-            settings = LossSettings(kl_base_weight=0.05, rl_weight=0.7, opd_weight=1.3)
+            settings = LossSettings(**{"rl_weight": 0.7, "opd_weight": 1.3, **chosen})
             return hybrid_loss(replace(inputs, cur=cur, cur_support=cur_support), settings)[0]
 
         leaves = inputs.cur.clone().requires_grad_(), inputs.cur_support.clone().requires_grad_()
@@ -242,10 +310,25 @@ class TestGradient:
 
     def test_the_clipped_side_is_flat_and_the_other_is_not(self):
         log_ratio = tensor([0.5, 0.5], requires_grad=True)
-        loss, clipped = clipped_surrogate(log_ratio, tensor([1.0, -1.0]), 0.2, 0.28)
+        loss, clipped = clipped_surrogate(log_ratio, tensor([1.0, -1.0]), SETTINGS)
         loss.sum().backward()
         assert clipped.tolist() == [1.0, 0.0]
         assert log_ratio.grad is not None and log_ratio.grad.tolist() == pytest.approx([0.0, math.exp(0.5)], **CLOSE)
+
+
+class TestAdvantagesInTheLoss:
+    def test_all_equal_rewards_by_hand(self):
+        """A = r without a baseline: -1 everywhere, so the loss is +1. That it is skipped is `no_signal`'s to say."""
+        inputs = one_sample(advantages=-torch.ones(1, 2, dtype=torch.float64), hinted=tensor([False]))
+        loss, _ = hybrid_loss(stacked(inputs, inputs), SETTINGS)
+        assert loss.item() == pytest.approx(1.0, **CLOSE)
+
+    def test_a_group_without_variance_has_no_gradient(self):
+        cur = logs([0.5, 0.25])[None].requires_grad_()
+        inputs = one_sample(cur=cur, advantages=torch.zeros(1, 2, dtype=torch.float64), hinted=tensor([False]))
+        loss, _ = hybrid_loss(inputs, SETTINGS)
+        loss.backward()
+        assert cur.grad is not None and cur.grad.abs().max().item() == 0.0
 
 
 def stacked(first: LossInputs, second: LossInputs) -> LossInputs:

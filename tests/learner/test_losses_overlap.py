@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import tensor
 
-from clawd.learner.train.overlap import choose_hints, overlap_counts, shared_with, take_hint
+from clawd.learner.train.overlap import choose_hints, drawn_hint, overlap_counts, shared_with, take_hint
 
 STUDENT = tensor([[[1, 2, 3], [4, 5, 6]]])  # (1, T = 2, K = 3)
 TEACHERS = tensor([[[[3, 9, 1], [7, 8, 9]], [[9, 8, 7], [6, 5, 4]]]])  # (1, M = 2, T, K)
@@ -58,3 +58,16 @@ def test_without_any_hint_the_index_is_zero():
 def test_take_hint_follows_the_choice():
     values = torch.arange(12.0).reshape(1, 2, 2, 3)
     assert take_hint(values, tensor([[0, 1]])).tolist() == [[[0.0, 1.0, 2.0], [9.0, 10.0, 11.0]]]
+
+
+def test_a_lot_draws_the_same_hint_wherever_and_whenever_it_is_drawn():
+    drawn = [drawn_hint(3, f"update:0:sample-{number}") for number in range(12)]
+    assert drawn == [1, 1, 1, 0, 2, 0, 2, 2, 1, 1, 0, 0]
+    assert drawn == [drawn_hint(3, f"update:0:sample-{number}") for number in range(12)]
+
+
+def test_lots_are_spread_evenly():
+    counts = [0, 0, 0]
+    for number in range(3000):
+        counts[drawn_hint(3, f"update:0:{number}")] += 1
+    assert min(counts) > 900

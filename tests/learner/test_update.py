@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +37,7 @@ SETTINGS = LearnSettings(
     micro_batch_tokens=64,
     threads=1,
     nice=0,  # most of these run in the test's own process
+    max_rollout_mismatch=None,  # the samples' log-probabilities are invented
     lora=LoraSettings(rank=4, alpha=8),
 )
 
@@ -146,6 +148,169 @@ class TestStaged:
         assert outcome_of(folder).metrics["opd/support_size"] < 3
 
 
+KEEPING = {
+    "grpo": {"loss": {"method": "grpo"}},
+    "opd": {"loss": {"method": "opd"}},
+    "random": {"loss": {"hint_choice": "random"}, "seed": 1},  # which a version that has a parent uses for nothing else
+    "base teacher": {"loss": {"teacher": "base"}},
+    "negative weight": {"loss": {"negative_weight": 0.1}},
+    "baseline": {"loss": {"baseline_decay": 0.5}},
+    "dual clip": {"loss": {"dual_clip": 1.01}, "steps": 3},
+    "target": {"kl_target": 0.002},
+    "neutral": {"loss": {"neutral_weight": 20.0}},
+    "schedule": {"rate_schedule": "inverse"},
+}
+
+
+def chosen(changes: dict) -> LearnSettings:
+    return LearnSettings.model_validate(SETTINGS.model_dump() | changes)
+
+
+def with_neutral(folder: Path, prompts: list[list[int]]) -> Path:
+    described = json.loads((folder / "job.json").read_text()) | {"neutral": prompts}
+    (folder / "job.json").write_text(json.dumps(described))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rewarded(staged, tmp_path_factory) -> Path:
+    """A first version whose adapter has a mean reward."""
+    parent = tmp_path_factory.mktemp("parents") / "v1"
+    shutil.copytree(staged / RESULT_FOLDER, parent)
+    described = json.loads((parent / MANIFEST_FILE).read_text()) | {"reward_mean": -0.25}
+    (parent / MANIFEST_FILE).write_text(json.dumps(described))
+    return parent
+
+
+@pytest.fixture(scope="module")
+def by_default(base, cache, rewarded, tmp_path_factory) -> list[bytes]:
+    """The second version under the defaults."""
+    folder = tmp_path_factory.mktemp("second") / "job"
+    return made_by(write_job(folder, base, cache, mixed_samples(), SETTINGS, rewarded))
+
+
+def made_by(folder: Path) -> list[bytes]:
+    """What is served and what is trained on, after an update with neutral prompts."""
+    outcome = run(with_neutral(folder, [[5, 6, 7], [8, 9]]))
+    assert outcome.state == "staged", outcome.reason
+    return [(folder / RESULT_FOLDER / name).read_bytes() for name in (PEFT_WEIGHTS, ADAPTER_GGUF)]
+
+
+class TestKeepingTheMind:
+    """On the second version of an adapter, where each setting has something to act on."""
+
+    @pytest.mark.parametrize("changes", KEEPING.values(), ids=KEEPING)
+    def test_every_setting_makes_a_difference_and_the_same_bytes_twice(self, job, rewarded, by_default, changes):
+        made = [made_by(job(mixed_samples(), chosen(changes), rewarded)) for _ in range(2)]
+        assert made[0] == made[1]
+        assert made[0] != by_default
+
+    def test_another_update_draws_other_hints(self, job):
+        weights = set()
+        for update in "abcdef":
+            folder = job([make_sample(4, reward=0, hints=3)], chosen({"loss": {"hint_choice": "random"}}))
+            described = json.loads((folder / "job.json").read_text()) | {"update_id": update}
+            (folder / "job.json").write_text(json.dumps(described))
+            assert run(folder).state == "staged"
+            weights.add((folder / RESULT_FOLDER / PEFT_WEIGHTS).read_bytes())
+        assert 1 < len(weights) <= 3
+
+    def test_the_running_mean_reward_is_handed_from_version_to_version(self, job):
+        """mixed_samples: rewards 1, -1, 0, -1: mean -0.25. Then those of 1 and -1: ½ · -0.25 + ½ · 0 = -0.125."""
+        settings = chosen({"loss": {"baseline_decay": 0.5}})
+        first = job(mixed_samples(), settings)
+        assert run(first).state == "staged"
+        assert self.mean_of(first) == -0.25
+        second = job([make_sample(1, 1), make_sample(2, -1)], settings, first / RESULT_FOLDER)
+        assert run(second).state == "staged"
+        assert self.mean_of(second) == -0.125
+        # With the setting off it is handed on untouched, and not subtracted: A = r, so the first loss is their mean.
+        off = job([make_sample(1, 1), make_sample(2, -1)], SETTINGS, second / RESULT_FOLDER)
+        assert run(off).state == "staged"
+        assert self.mean_of(off) == -0.125
+
+    def test_what_is_subtracted_by_hand(self, job):
+        """One sample of reward 1 over a mean of -0.25: A = 1.25, and the importance weight of the engine's exact
+        log-probabilities is 1, so the first loss is -1.25."""
+        settings = chosen({"loss": {"baseline_decay": 0.5}, "steps": 1})
+        first = job(mixed_samples(), settings)
+        assert run(first).state == "staged"
+        exact = self.rolled_out(first, make_sample(1))
+        assert run(job([exact], settings, first / RESULT_FOLDER)).metrics["train/first_loss"] == pytest.approx(
+            -1.25, abs=1e-5
+        )
+
+    def mean_of(self, folder: Path) -> float | None:
+        return Manifest.model_validate_json((folder / RESULT_FOLDER / MANIFEST_FILE).read_text()).reward_mean
+
+    def rolled_out(self, folder: Path, sample: Sample) -> Sample:
+        """The sample as the version in `folder` would have sampled it."""
+        from clawd.learner.train.base import load_base
+        from clawd.learner.train.batch import response_logprobs
+        from clawd.learner.train.policy import Policy
+
+        described = json.loads((folder / "job.json").read_text())
+        dense = load_base(Path(described["base"]), FINGERPRINT, Path(described["cache"]), torch.float32)
+        policy = Policy(dense, SETTINGS.lora, 0, "base")
+        policy.load(folder / RESULT_FOLDER)
+        (old,) = response_logprobs(policy, [sample], [[0]])
+        return sample.model_copy(update={"rollout_logprobs": old.tolist()})
+
+    def test_the_anchored_teacher_is_the_base(self, staged, job):
+        """With the base as teacher the pull is towards another distribution than that of the parent's own."""
+        parent = staged / RESULT_FOLDER
+        pulls = [
+            run(job([make_sample(3, None, 1)], chosen({"loss": {"teacher": teacher}}), parent)).metrics["opd/delta_abs"]
+            for teacher in ("old", "base")
+        ]
+        assert abs(pulls[0] - pulls[1]) > 1e-3
+
+    def test_the_regulariser_holds_the_policy_at_the_base(self, staged, job):
+        parent, moved = staged / RESULT_FOLDER, []
+        for weight in (1e-6, 50.0):
+            settings = chosen({"loss": {"neutral_weight": weight}, "steps": 4})
+            outcome = run(with_neutral(job(mixed_samples(), settings, parent), [[5, 6, 7], [8, 9]]))
+            moved.append(outcome.metrics["neutral/kl_base"])
+        assert moved[1] < moved[0]
+
+    def test_the_target_bounds_what_an_update_does(self, job):
+        free = run(job(mixed_samples(), chosen({"steps": 4}))).metrics
+        held = run(job(mixed_samples(), chosen({"steps": 4, "kl_target": free["effect/kl_old"] / 10}))).metrics
+        assert held["trust/kl"] <= free["effect/kl_old"] / 10
+        assert held["effect/kl_old"] < free["effect/kl_old"] / 2
+        assert held["train/steps"] < free["train/steps"] == 4
+
+    def test_the_rate_falls_with_the_number_of_the_version(self, staged, job):
+        outcome = run(job(mixed_samples(), chosen({"rate_schedule": "inverse"}), staged / RESULT_FOLDER))
+        assert outcome.metrics["train/learning_rate"] == pytest.approx(0.5e-2)  # version 2
+
+
+class TestMethods:
+    def test_grpo_reads_no_hints_and_leaves_out_what_has_no_reward(self, job):
+        outcome = run(job(mixed_samples(), chosen({"loss": {"method": "grpo"}})))
+        assert set(outcome.quarantined) == {"sample-3", "sample-4"}
+        assert all("learn.loss.method = grpo" in reason for reason in outcome.quarantined.values())
+        assert (outcome.metrics["samples/used"], outcome.metrics["samples/hinted"]) == (3, 0)
+
+    def test_opd_leaves_out_what_has_no_hint(self, job):
+        outcome = run(job(mixed_samples(), chosen({"loss": {"method": "opd"}})))
+        assert set(outcome.quarantined) == {"sample-1", "sample-5"}
+        assert outcome.metrics["samples/used"] == 3
+
+    def test_steps_of_tasks_are_trained_relative_to_their_group(self, job):
+        def step(number: int, group: str, outcome: float) -> Sample:
+            task = {"group": group, "index": 0, "outcome": outcome, "votes": [1]}
+            return Sample.model_validate(make_sample(number, None).model_dump() | {"task": task})
+
+        samples = [step(1, "a", 1.0), step(2, "a", 0.0), step(3, "b", 1.0), step(4, "b", 1.0)]
+        outcome = run(job(samples))
+        assert outcome.state == "staged", outcome.reason
+        assert outcome.metrics["samples/flat_groups"] == 1
+        assert outcome.metrics["samples/scored"] == 4
+        # A is 1, -1, 0, 0 but for 1e-6; what remains of the loss is the difference of two importance weights.
+        assert abs(outcome.metrics["train/first_loss"]) < 0.5
+
+
 class TestParent:
     def test_two_updates_are_one_longer_one(self, staged, job):
         """Weights and moments are carried over: a second update on the same samples is not a fresh start."""
@@ -165,8 +330,6 @@ class TestParent:
         assert run(job(mixed_samples(), parent=parent)).metrics["train/first_ratio"] == 1.0
 
     def test_the_moments_matter(self, staged, job, tmp_path):
-        import shutil
-
         forgetful = tmp_path / "parents" / "v1"
         shutil.copytree(staged / RESULT_FOLDER, forgetful)
         state = {name: torch.zeros_like(value) for name, value in load_file(forgetful / OPTIMIZER_FILE).items()}
@@ -180,8 +343,6 @@ class TestParent:
 
     @pytest.mark.parametrize("name", [PEFT_WEIGHTS, PEFT_CONFIG, OPTIMIZER_FILE, MANIFEST_FILE])
     def test_a_damaged_parent_fails_with_its_name(self, staged, job, tmp_path, name):
-        import shutil
-
         parent = tmp_path / "parents" / "v1"
         shutil.copytree(staged / RESULT_FOLDER, parent)
         (parent / name).write_bytes((parent / name).read_bytes()[:20])
@@ -236,8 +397,6 @@ class TestLeftOut:
 
 class TestRefused:
     def test_a_number_that_is_not_finite(self, staged, job, tmp_path):
-        import shutil
-
         parent = tmp_path / "parents" / "v1"
         shutil.copytree(staged / RESULT_FOLDER, parent)
         weights = load_file(parent / PEFT_WEIGHTS)
@@ -266,6 +425,36 @@ class TestRefused:
         outcome = run(job(mixed_samples(), SETTINGS.model_copy(update={"max_mismatch_kl": 1e-12})))
         assert outcome.state == "refused"
         assert "more than learn.max_mismatch_kl = 1e-12" in (outcome.reason or "")
+
+    @pytest.mark.parametrize("reward", [1, -1])
+    def test_equal_rewards_without_a_hint(self, job, reward):
+        """Case J7."""
+        folder = job([make_sample(number, reward) for number in range(16)])
+        outcome = run(folder)
+        assert outcome.state == "refused"
+        assert outcome.reason == f"No signal: all 16 rewards are {reward:+d} and there is no hint."
+        assert not (folder / RESULT_FOLDER).exists()
+
+    def test_equal_rewards_whose_hints_the_method_does_not_read(self, job):
+        samples = [make_sample(number, -1, hints=1) for number in range(4)]
+        outcome = run(job(samples, chosen({"loss": {"method": "grpo"}})))
+        assert (outcome.state, outcome.reason) == ("refused", "No signal: all 4 rewards are -1 and there is no hint.")
+        assert run(job(samples)).state == "staged"
+
+    def test_every_response_cut(self, job):
+        """Case J7."""
+        samples = [
+            make_sample(number, (1, -1)[number % 2]).model_copy(update={"truncated": True}) for number in range(16)
+        ]
+        outcome = run(job(samples))
+        assert outcome.state == "refused"
+        assert outcome.reason == "No signal: all 16 responses were cut by their token limit and there is no hint."
+
+    def test_responses_of_another_model_than_the_trainers(self, job):
+        outcome = run(job(mixed_samples(), chosen({"max_rollout_mismatch": 0.01})))
+        assert outcome.state == "refused"
+        assert "more than learn.max_rollout_mismatch = 0.01" in (outcome.reason or "")
+        assert outcome.metrics["mismatch/abs_mean"] > 0.01  # told, though it ended there
 
 
 class TestFailed:

@@ -16,7 +16,7 @@ from clawd.learner.train.base import load_base, training_dtype
 from clawd.learner.train.batch import loss_inputs, score, sequence_of
 from clawd.learner.train.forward import TokenSequence, micro_batches, pad, picked_logprobs, top_logprobs, unpack
 from clawd.learner.train.policy import Policy
-from clawd.learner.train.steps import accumulate
+from clawd.learner.train.steps import Batch, accumulate
 from clawd.learner.train.validate import ask_llama, validate
 from clawd.model.lora import read_lora_base, write_adapter_file
 from tests.learner.tiny_base import FINGERPRINT, VOCABULARY, mixed_samples, write_tiny_base
@@ -145,7 +145,7 @@ class TestGradientOfTheBatch:
         scored = score(policy, samples, groups, settings)
         for weight in policy.trainable().values():
             weight.grad = None
-        loss, _ = accumulate(policy, scored, groups, settings)
+        loss, _ = accumulate(policy, Batch(scored, groups), settings)
         return loss, {name: weight.grad.clone() for name, weight in policy.trainable().items()}
 
     def test_micro_batching_does_not_change_it(self, policy):
@@ -166,7 +166,7 @@ class TestGradientOfTheBatch:
         groups = micro_batches([sequence_of(sample).length for sample in samples], 64)
         scored = score(policy, samples, groups, SETTINGS)
         for group in groups:
-            inputs = loss_inputs(policy, [scored[index] for index in group], SETTINGS.loss)
+            inputs = loss_inputs(policy, [scored[index] for index in group])
             assert torch.equal(inputs.cur, inputs.old)
             assert torch.equal(inputs.cur_support, inputs.old_support)
             assert inputs.cur.requires_grad and inputs.cur_support.requires_grad
@@ -183,12 +183,16 @@ class TestGradientOfTheBatch:
 
     def test_overlap_support_is_what_student_and_teacher_share(self, policy):
         samples = mixed_samples()
-        scored = score(policy, samples, [list(range(len(samples)))], SETTINGS)
-        inputs = loss_inputs(policy, scored, SETTINGS.loss.model_copy(update={"support": "overlap"}))
-        entry = scored[2]  # one hint
-        for i in range(len(entry.old)):
-            shared = set(entry.teacher_ids[0, i].tolist())
-            assert inputs.support[2, i].tolist() == [v in shared for v in entry.support_ids[i].tolist()]
+        overlap = SETTINGS.model_copy(update={"loss": SETTINGS.loss.model_copy(update={"support": "overlap"})})
+        scored = score(policy, samples, [list(range(len(samples)))], overlap)
+        inputs = loss_inputs(policy, scored)
+        (hint,) = samples[2].hints
+        told = samples[2].model_copy(update={"prompt_ids": hint.prompt_ids})
+        (teacher,) = score(policy, [told], [[0]], SETTINGS)
+        for i, ids in enumerate(scored[2].support_ids.tolist()):
+            shared = set(teacher.support_ids[i].tolist())
+            assert inputs.support[2, i].tolist() == [v in shared for v in ids]
+        assert not inputs.support[2].all()
 
     def test_base_logprobs_only_when_asked(self, policy):
         samples = mixed_samples()

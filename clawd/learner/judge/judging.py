@@ -50,22 +50,29 @@ def majority(votes: Sequence[Vote]) -> Reward | None:
 class Verdicts:
     """Writes down how a turn was judged; both loops end here."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, card: bool) -> None:
+        """With `card`, the preference card of an adapter teaches on each of its turns."""
         self._store = store
+        self._card = card
 
     def conclude(self, turn_id: str, votes: Sequence[Vote], reward: Reward | None) -> None:
-        """A sample if there is a reward or a hint; else the turn is dismissed with the reason.
+        """A sample if there is a reward, a hint or a card; else the turn is dismissed with the reason.
 
         `votes` are new ones; what is stored already (feedback) is not stored again.
         """
         try:
-            if reward or any(vote.hint for vote in votes) or self._store.signals.hints(turn_id):
+            hinted = any(vote.hint for vote in votes) or self._store.signals.hints(turn_id)
+            if reward or hinted or self._has_card(turn_id):
                 self._store.signals.settle(turn_id, votes, reward)
                 log.info("turn %s: sampled, reward %s", turn_id, reward)
             else:
                 self.dismiss(turn_id, votes, NO_SCORE if reward is None else NO_SIGNAL)
         except TransitionRefused as error:
             log.debug("turn %s: judged meanwhile: %s", turn_id, error)
+
+    def _has_card(self, turn_id: str) -> bool:
+        adapter_id = self._store.turns.get(turn_id).adapter_id if self._card else None
+        return adapter_id is not None and bool(self._store.cards.lines(adapter_id))
 
     def dismiss(self, turn_id: str, votes: Sequence[Vote], reason: str) -> None:
         try:
@@ -78,9 +85,9 @@ class Verdicts:
 class Judging:
     """Feedback, unusable responses and, unless a model judges, the rules."""
 
-    def __init__(self, store: Store, *, model_judges: bool) -> None:
+    def __init__(self, store: Store, *, model_judges: bool, card: bool = False) -> None:
         self._store = store
-        self._verdicts = Verdicts(store)
+        self._verdicts = Verdicts(store, card=card)
         self._model_judges = model_judges
         self._left_to_model: set[str] = set()  # looked at already: only feedback can decide them here
 
@@ -125,9 +132,11 @@ class ModelJudging:
         judge: LlmJudge,
         clock: Callable[[], float] = time.monotonic,
         first_pause_s: float = FIRST_PAUSE_S,
+        *,
+        card: bool = False,
     ) -> None:
         self._store = store
-        self._verdicts = Verdicts(store)
+        self._verdicts = Verdicts(store, card=card)
         self._judge = judge
         self._clock = clock
         self._first_pause_s = first_pause_s

@@ -21,6 +21,8 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM, GgufConfig, PreTrainedModel
 
 from clawd.errors import ModelError
+from clawd.learner.train import attention
+from clawd.learner.train.norm import use_lean_norms
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +46,12 @@ def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> 
         ModelError: the file can't be read, or is of an architecture that transformers can't load from GGUF.
     """
     folder = prepare(gguf, fingerprint, cache, dtype)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True)
+    attention.register()
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation=attention.NAME, local_files_only=True
+    )
     model.requires_grad_(False)
+    use_lean_norms(model)
     return cast(PreTrainedModel, model.eval())
 
 
@@ -55,7 +61,7 @@ def prepare(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> Pa
     Raises:
         ModelError: as `load_base`.
     """
-    folder = cache / f"dense-{fingerprint[:32]}-{str(dtype).removeprefix('torch.')}"
+    folder = cache / f"dense-{dense_name(fingerprint, dtype)}"
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f".{folder.name}.lock")):
         for leftover in folder.parent.glob(f".{folder.name}.*/"):  # of a process that was killed at it
@@ -63,6 +69,11 @@ def prepare(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> Pa
         if not _is_whole(folder):
             _build(gguf, folder, dtype)
     return folder
+
+
+def dense_name(fingerprint: str, dtype: torch.dtype) -> str:
+    """Tells one base in one number format from any other."""
+    return f"{fingerprint[:32]}-{str(dtype).removeprefix('torch.')}"
 
 
 def _is_whole(folder: Path) -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from clawd.config import LearnSettings, LossSettings
 from clawd.learner.job import Sample
+from clawd.learner.train.advantages import advantages_of
 from clawd.learner.train.forward import (
     Padded,
     TokenSequence,
@@ -26,21 +28,41 @@ from clawd.learner.train.forward import (
     unpack,
 )
 from clawd.learner.train.losses import LossInputs
-from clawd.learner.train.overlap import choose_hints, overlap_counts, shared_with, take_hint
+from clawd.learner.train.overlap import choose_hints, drawn_hint, overlap_counts, shared_with, take_hint
 from clawd.learner.train.policy import Policy
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What the old policy says about one sample, without gradient. M may be 0."""
+    """What is known of one sample before the first step, without gradient."""
 
     sample: Sample
+    advantage: float  # A, the same at every token
     old: Tensor  # (T,) ℓ_old(y_i)
     support_ids: Tensor  # (T, K) S^q_i: the student's top-k under old
     old_support: Tensor  # (T, K)
-    teacher_support: Tensor  # (M, T, K) ℓ_teacher at the student's support
-    teacher_ids: Tensor  # (M, T, K) S^p_{i,h}: the teacher's own top-k
-    base: Tensor | None  # (T,) ℓ_base(y_i); none: not asked for
+    teacher_support: Tensor  # (T, K) ℓ_teacher at the student's support, under the chosen hint; 0 without one
+    support: Tensor  # (T, K) bool: v ∈ S_i
+    base: Tensor | None = None  # (T,) ℓ_base(y_i); none: not asked for
+    old_hidden: Tensor | None = None  # (T, H) what the head makes all of ℓ_old of; none: not asked for
+
+
+@dataclass(frozen=True)
+class Read:
+    """What the student says about one sample under old."""
+
+    response: Tensor  # (T,)
+    ids: Tensor  # (T, K) its top-k
+    support: Tensor  # (T, K)
+    hidden: Tensor | None  # (T, H)
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What the teacher says about one sample under each of its M hints."""
+
+    support: Tensor  # (M, T, K) ℓ_teacher at the student's support
+    ids: Tensor  # (M, T, K) S^p_{i,h}: the teacher's own top-k
 
 
 def sequence_of(sample: Sample) -> TokenSequence:
@@ -48,9 +70,11 @@ def sequence_of(sample: Sample) -> TokenSequence:
 
 
 def select(samples: Sequence[Sample], settings: LearnSettings, vocabulary: int) -> tuple[list[Sample], dict[str, str]]:
-    """The samples to train, and the reason for each one that is left out."""
+    """The samples to train, as the method reads them, and the reason for each one that is left out."""
     reasons = {sample.sample_id: _objection(sample, settings, vocabulary) for sample in samples}
     kept = [sample for sample in samples if reasons[sample.sample_id] is None]
+    if settings.loss.method == "grpo":
+        kept = [sample.model_copy(update={"hints": []}) for sample in kept]  # nobody need read them
     return kept, {name: reason for name, reason in reasons.items() if reason is not None}
 
 
@@ -66,27 +90,78 @@ def _objection(sample: Sample, settings: LearnSettings, vocabulary: int) -> str 
         return f"token ids outside the vocabulary of {vocabulary}"
     if not all(math.isfinite(value) for value in sample.rollout_logprobs):
         return "log-probabilities that aren't finite"
-    if not sample.reward and not sample.hints:
-        return "neither a reward nor a hint: nothing to learn from"
-    return None
+    return _without_signal(sample, settings.loss.method)
+
+
+def _without_signal(sample: Sample, method: str) -> str | None:
+    rewarded = bool(sample.reward) or sample.task is not None
+    if method == "grpo" and not rewarded:
+        return "no reward, and learn.loss.method = grpo reads nothing else"
+    if method == "opd" and not sample.hints:
+        return "no hint, and learn.loss.method = opd reads nothing else"
+    return None if rewarded or sample.hints else "neither a reward nor a hint: nothing to learn from"
 
 
 @torch.no_grad()
 def score(
-    policy: Policy, samples: Sequence[Sample], groups: Sequence[list[int]], settings: LearnSettings
+    policy: Policy,
+    samples: Sequence[Sample],
+    groups: Sequence[list[int]],
+    settings: LearnSettings,
+    *,
+    lot: str = "",
+    baseline: float = 0.0,
 ) -> list[Scored]:
-    """Read all samples under the old policy, bare and with each hint. `groups` are the micro-batches of training."""
+    """Read all samples under the old policy, bare and with each hint. `groups` are the micro-batches of training.
+
+    `lot` is the job's own: from it hints are drawn where the settings leave their choice to chance.
+    """
     k = settings.loss.support_k
     student = _student(policy, samples, groups, k)
-    teacher = _teachers(policy, samples, [entry[1] for entry in student], settings.micro_batch_tokens, k)
+    if settings.kl_target is None:
+        student = [replace(entry, hidden=None) for entry in student]
+    with policy.adapter_off() if settings.loss.teacher == "base" else nullcontext():
+        taught = _teachers(policy, samples, [entry.ids for entry in student], settings.micro_batch_tokens, k)
     base: list[Tensor | None] = [None] * len(samples)
     if settings.loss.kl_base_weight > 0:
         with policy.adapter_off():
             base = list(response_logprobs(policy, samples, groups))
-    return [
-        Scored(sample, *of_student, *of_teacher, of_base)
-        for sample, of_student, of_teacher, of_base in zip(samples, student, teacher, base, strict=True)
-    ]
+    advantages, _ = advantages_of(samples, baseline)
+    scored = []
+    for place, (sample, read) in enumerate(zip(samples, student, strict=True)):
+        lots = f"{lot}:{settings.seed}:{sample.sample_id}"
+        teacher_support, support = teaching(taught[place], read.ids, settings.loss, lots)
+        scored.append(
+            Scored(
+                sample=sample,
+                advantage=advantages[place],
+                old=read.response,
+                support_ids=read.ids,
+                old_support=read.support,
+                teacher_support=teacher_support,
+                support=support,
+                base=base[place],
+                old_hidden=read.hidden,
+            )
+        )
+    return scored
+
+
+def teaching(taught: Taught, support_ids: Tensor, settings: LossSettings, lot: str) -> tuple[Tensor, Tensor]:
+    """Under the chosen hint: ℓ_teacher at the support, and which v belong to S_i; both (T, K)."""
+    count, length = taught.ids.shape[:2]
+    if count == 0:
+        return torch.zeros(support_ids.shape), torch.ones_like(support_ids, dtype=torch.bool)
+    student_ids, teacher_ids = support_ids[None], taught.ids[None]
+    if settings.hint_choice == "random":
+        choice = torch.full((1, length), drawn_hint(count, lot))
+    else:
+        every = torch.ones(1, count, dtype=torch.bool), torch.ones(1, length, dtype=torch.bool)
+        choice = choose_hints(overlap_counts(student_ids, teacher_ids), *every, settings.hint_choice)
+    support = torch.ones_like(support_ids, dtype=torch.bool)
+    if settings.support == "overlap":
+        support = take_hint(shared_with(student_ids, teacher_ids), choice)[0]
+    return take_hint(taught.support[None], choice)[0], support
 
 
 @torch.no_grad()
@@ -101,29 +176,26 @@ def response_logprobs(policy: Policy, samples: Sequence[Sample], groups: Sequenc
     return [found[index] for index in range(len(samples))]
 
 
-def _student(
-    policy: Policy, samples: Sequence[Sample], groups: Sequence[list[int]], k: int
-) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """(old, support_ids, old_support) of every sample."""
-    found: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+def _student(policy: Policy, samples: Sequence[Sample], groups: Sequence[list[int]], k: int) -> list[Read]:
+    found: dict[int, Read] = {}
     for group in groups:
         batch = pad([sequence_of(samples[index]) for index in group])
         asked = batch.response_ids[batch.tokens][:, None]
-        columns = top_logprobs(response_hidden(policy, batch), policy.head, asked, k)
-        picked, ids, values = (unpack(column, batch.tokens) for column in columns)
+        hidden = response_hidden(policy, batch)
+        columns = [*top_logprobs(hidden, policy.head, asked, k), hidden]
+        lengths = batch.tokens.sum(dim=1).tolist()
+        picked, ids, values, states = (torch.split(column, lengths) for column in columns)
         for row, index in enumerate(group):
-            real = batch.tokens[row]
-            found[index] = picked[row, real, 0], ids[row, real], values[row, real]
+            found[index] = Read(picked[row][:, 0], ids[row], values[row], states[row])
     return [found[index] for index in range(len(samples))]
 
 
 def _teachers(
     policy: Policy, samples: Sequence[Sample], support_ids: Sequence[Tensor], budget: int, k: int
-) -> list[tuple[Tensor, Tensor]]:
-    """(teacher_support, teacher_ids) of every sample, each (M, T, K)."""
+) -> list[Taught]:
+    """What the policy says about each response with each of its hints."""
     jobs = [(index, hint) for index, sample in enumerate(samples) for hint in range(len(sample.hints))]
     sequences = [TokenSequence(samples[i].hints[h].prompt_ids, samples[i].response_ids) for i, h in jobs]
-    empty = [(ids.new_zeros(0, *ids.shape, dtype=torch.float32), ids.new_zeros(0, *ids.shape)) for ids in support_ids]
     found: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
     for group in micro_batches([sequence.length for sequence in sequences], budget):
         batch = pad([sequences[number] for number in group])
@@ -134,57 +206,40 @@ def _teachers(
             jobs[n]: (values[row, batch.tokens[row]], tops[row, batch.tokens[row]]) for row, n in enumerate(group)
         }
     return [
-        tuple(torch.stack([found[index, hint][part] for hint in range(len(sample.hints))]) for part in (0, 1))  # type: ignore[misc]
-        if sample.hints
-        else empty[index]
+        _gathered([found[index, hint] for hint in range(len(sample.hints))], support_ids[index])
         for index, sample in enumerate(samples)
     ]
 
 
-def loss_inputs(policy: Policy, scored: Sequence[Scored], settings: LossSettings) -> LossInputs:
+def _gathered(of_hints: Sequence[tuple[Tensor, Tensor]], support_ids: Tensor) -> Taught:
+    if not of_hints:
+        return Taught(torch.zeros(0, *support_ids.shape), support_ids.new_zeros(0, *support_ids.shape))
+    return Taught(torch.stack([values for values, _ in of_hints]), torch.stack([ids for _, ids in of_hints]))
+
+
+def loss_inputs(policy: Policy, scored: Sequence[Scored]) -> LossInputs:
     """One forward pass with gradient over a micro-batch, put beside what was known before."""
     batch = pad([sequence_of(entry.sample) for entry in scored])
     support_ids = _stack([entry.support_ids for entry in scored], batch)
     asked = torch.cat([batch.response_ids[..., None], support_ids], dim=-1)[batch.tokens]
     cur = unpack(picked_logprobs(response_hidden(policy, batch), policy.head, asked), batch.tokens)
-    teacher_support, support = _teaching(scored, support_ids, batch, settings)
-    rewards = torch.tensor([float(entry.sample.reward or 0) for entry in scored])
+    advantages = torch.tensor([entry.advantage for entry in scored])
     return LossInputs(
         tokens=batch.tokens,
         cur=cur[..., 0],
         old=_stack([entry.old for entry in scored], batch),
         rollout=_stack([torch.tensor(entry.sample.rollout_logprobs) for entry in scored], batch),
-        advantages=rewards[:, None].expand(batch.tokens.shape),  # personal: A_i = r, not normalised
-        scored=torch.tensor([entry.sample.reward is not None for entry in scored]),
+        advantages=advantages[:, None].expand(batch.tokens.shape),
+        scored=torch.tensor([entry.sample.scored for entry in scored]),
         cur_support=cur[..., 1:],
         old_support=_stack([entry.old_support for entry in scored], batch),
-        teacher_support=teacher_support,
-        support=support,
+        teacher_support=_stack([entry.teacher_support for entry in scored], batch),
+        support=_stack([entry.support for entry in scored], batch),
         hinted=torch.tensor([bool(entry.sample.hints) for entry in scored]),
         base=None
         if scored[0].base is None
         else _stack([entry.base for entry in scored if entry.base is not None], batch),
     )
-
-
-def _teaching(
-    scored: Sequence[Scored], support_ids: Tensor, batch: Padded, settings: LossSettings
-) -> tuple[Tensor, Tensor]:
-    """Under the chosen hint: ℓ_teacher at the support, and which v belong to S_i; both (B, T, K)."""
-    most = max(1, *(entry.teacher_ids.shape[0] for entry in scored))
-    shape = (len(scored), most, *support_ids.shape[1:])
-    values, ids = torch.zeros(shape), torch.full(shape, -1)
-    for row, entry in enumerate(scored):
-        count, length, _ = entry.teacher_ids.shape
-        values[row, :count, :length] = entry.teacher_support
-        ids[row, :count, :length] = entry.teacher_ids
-    hints = torch.arange(most)[None] < torch.tensor([[entry.teacher_ids.shape[0]] for entry in scored])
-    overlap = overlap_counts(support_ids, ids)
-    choice = choose_hints(overlap, hints, batch.tokens, settings.hint_choice)
-    support = batch.tokens[..., None].expand(support_ids.shape)
-    if settings.support == "overlap":
-        support = support & take_hint(shared_with(support_ids, ids), choice)
-    return take_hint(values, choice), support
 
 
 def _stack(values: Sequence[Tensor], batch: Padded) -> Tensor:

@@ -60,6 +60,8 @@ class LossInputs:
 def hybrid_loss(inputs: LossInputs, settings: LossSettings, samples: int | None = None) -> tuple[Tensor, Metrics]:
     """L = mean over samples of mean over the response of w_rl L_grpo_i + w_opd L_opd_i + β L_kl_i.
 
+    The methods `grpo` and `opd` are the same with the other weight 0.
+
     `samples` is the size of the whole batch of which `inputs` is one micro-batch (none: B): the losses of the
     micro-batches then sum up to that of the batch, and so do their gradients.
     """
@@ -68,13 +70,21 @@ def hybrid_loss(inputs: LossInputs, settings: LossSettings, samples: int | None 
         return inputs.cur.sum() + inputs.cur_support.sum(), {}
     grpo, metrics = grpo_term(inputs, settings)
     opd, opd_metrics = opd_term(inputs, settings)
-    loss = settings.rl_weight * grpo + settings.opd_weight * opd
+    rl_weight, opd_weight = term_weights(settings)
+    loss = rl_weight * grpo + opd_weight * opd
     metrics = merge(metrics, opd_metrics)
     if inputs.base is not None:
         kl, kl_metrics = kl_base_term(inputs.cur, inputs.base, inputs.tokens)
         loss = loss + settings.kl_base_weight * kl
         metrics = merge(metrics, kl_metrics)
     return response_mean(loss, inputs.tokens).sum() / count, metrics
+
+
+def term_weights(settings: LossSettings) -> tuple[float, float]:
+    """(w_rl, w_opd) of the method."""
+    rl_weight = 0.0 if settings.method == "opd" else settings.rl_weight
+    opd_weight = 0.0 if settings.method == "grpo" else settings.opd_weight
+    return rl_weight, opd_weight
 
 
 def response_mean(values: Tensor, tokens: Tensor) -> Tensor:
@@ -87,11 +97,13 @@ def grpo_term(inputs: LossInputs, settings: LossSettings) -> tuple[Tensor, Metri
     """(B, T): c_i max(-A_i ρ_i, -A_i clip(ρ_i, 1-ε_lo, 1+ε_hi)), with ρ_i = exp(ℓ_cur - ℓ_old); 0 without a score.
 
     c_i = min(exp(ℓ_old - ℓ_rollout), cap) is the truncated importance weight between the trainer and the engine.
+    Negative advantages are multiplied by `settings.negative_weight` first.
     """
     active = inputs.tokens & inputs.scored[:, None]
     log_ratio = difference(inputs.cur, inputs.old.detach(), active)
     importance = importance_weight(inputs.old, inputs.rollout, active, settings.importance_cap)
-    loss, clipped = clipped_surrogate(log_ratio, inputs.advantages.detach(), settings.clip_low, settings.clip_high)
+    advantages = weighted_negatives(inputs.advantages.detach(), settings.negative_weight)
+    loss, clipped = clipped_surrogate(log_ratio, advantages, settings)
     metrics = {
         "grpo/ratio": _mean(log_ratio.exp(), active),
         "grpo/clipped": _mean(clipped, active),
@@ -111,7 +123,7 @@ def opd_term(inputs: LossInputs, settings: LossSettings) -> tuple[Tensor, Metric
     delta = difference(inputs.teacher_support, inputs.old_support, active).detach()
     kept = delta if settings.delta_clip is None else delta.clamp(-settings.delta_clip, settings.delta_clip)
     log_ratio = difference(inputs.cur_support, inputs.old_support.detach(), active)
-    loss, clipped = clipped_surrogate(log_ratio, weight * kept, settings.clip_low, settings.clip_high)
+    loss, clipped = clipped_surrogate(log_ratio, weight * kept, settings)
     metrics = {
         "opd/delta_abs": _mean(delta.abs(), active),
         "opd/delta_clipped": _mean((kept != delta).to(delta.dtype), active),
@@ -132,12 +144,25 @@ def k3(log_ratio: Tensor) -> Tensor:
     return torch.expm1(log_ratio) - log_ratio
 
 
-def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
-    """PPO's clipped surrogate as a loss, and 1.0 where the clip holds the gradient back (same shape as the ratio)."""
+def weighted_negatives(advantages: Tensor, weight: float) -> Tensor:
+    return torch.where(advantages < 0, weight * advantages, advantages)
+
+
+def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor]:
+    """PPO's clipped surrogate as a loss, and 1.0 where a clip holds the gradient back (same shape as the ratio).
+
+    With a dual clip c (Ye et al., arXiv 1912.09729) the loss of a negative advantage ends at -A c: a token that the
+    policy has made much likelier against all advice doesn't outweigh the rest of the batch.
+    """
     ratio = log_ratio.exp()
     free = -advantage * ratio
-    bound = -advantage * ratio.clamp(1 - low, 1 + high)
-    return torch.maximum(free, bound), (bound > free).to(ratio.dtype)
+    bound = -advantage * ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
+    loss, clipped = torch.maximum(free, bound), bound > free
+    if settings.dual_clip is not None:
+        ceiling = -advantage * settings.dual_clip
+        over = (advantage < 0) & (loss > ceiling)
+        loss, clipped = torch.where(over, ceiling, loss), clipped | over
+    return loss, clipped.to(ratio.dtype)
 
 
 def importance_weight(old: Tensor, rollout: Tensor, active: Tensor, cap: float) -> Tensor:

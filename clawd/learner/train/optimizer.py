@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
@@ -17,8 +18,16 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 STEP = "step"
 
 
-def make_optimizer(parameters: dict[str, nn.Parameter], settings: LearnSettings) -> torch.optim.AdamW:
-    return torch.optim.AdamW(parameters.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+def learning_rate(settings: LearnSettings, number: int) -> float:
+    """The rate of the update that makes version `number`, from 1: an adapter that has learnt takes smaller steps."""
+    divisor = {"constant": 1.0, "sqrt": math.sqrt(number), "inverse": float(number)}[settings.rate_schedule]
+    return settings.learning_rate / divisor
+
+
+def make_optimizer(parameters: dict[str, nn.Parameter], settings: LearnSettings, number: int) -> torch.optim.AdamW:
+    """`number`: of the version that the update makes."""
+    rate = learning_rate(settings, number)
+    return torch.optim.AdamW(parameters.values(), lr=rate, weight_decay=settings.weight_decay)
 
 
 def save_optimizer(optimizer: torch.optim.AdamW, parameters: dict[str, nn.Parameter], folder: Path) -> None:

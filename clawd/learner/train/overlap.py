@@ -1,10 +1,12 @@
-"""Which hint teaches: overlap-guided choice among a turn's candidates (arXiv 2603.10165, `docs/algorithm.md`).
+"""Which hint teaches: a choice among a turn's candidates (arXiv 2603.10165, `docs/algorithm.md`).
 
-Axes: B samples, M hints, T response tokens, K support. Nothing here carries a gradient.
+Guided by overlap, or by lot for comparison: the paper found the lot clearly worse. Axes: B samples, M hints, T response
+tokens, K support. Nothing here carries a gradient.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal
 
 import torch
@@ -42,3 +44,8 @@ def take_hint(values: Tensor, choice: Tensor) -> Tensor:
     """(B, T, K): what `values` holds for the chosen hint of every token."""
     index = choice[:, None, :, None].expand(-1, 1, -1, values.shape[-1])
     return values.gather(1, index).squeeze(1)
+
+
+def drawn_hint(count: int, lot: str) -> int:
+    """One of `count` hints by lot: the same lot draws the same, on any machine and in any order of the samples."""
+    return int.from_bytes(hashlib.sha256(lot.encode()).digest()[:8]) % count

@@ -54,8 +54,12 @@ class Policy:
         self.head = head.detach().float()  # (V, H)
 
     def hidden(self, input_ids: Tensor) -> Tensor:
-        """(B, L, H): the last hidden states. Padding stands on the right, where causal attention never looks."""
-        output = self.model.get_base_model().model(input_ids=input_ids, use_cache=False)
+        """(B, L, H) float32: the last hidden states. Padding stands on the right, where causal attention never looks.
+
+        What runs from layer to layer is float32: in bfloat16 each layer would round the sum of all before it.
+        """
+        model = self.model.get_base_model().model
+        output = model(inputs_embeds=model.embed_tokens(input_ids).float(), use_cache=False)
         hidden: Tensor = output.last_hidden_state
         return hidden
 
@@ -127,6 +131,7 @@ class LoraLinear(PeftLinear):  # type: ignore[misc]  # PEFT has no types
 
     def forward(self, x: Tensor, *_: Any, **__: Any) -> Tensor:
         base = self.get_base_layer()
+        x = x.to(base.weight.dtype)
         if self.disable_adapters:
             return nn.functional.linear(x, base.weight, base.bias)
         a, b = self.factors()

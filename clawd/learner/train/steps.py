@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,54 +13,93 @@ from clawd.config import LearnSettings
 from clawd.errors import UpdateRefused
 from clawd.learner.train.batch import Scored, loss_inputs, response_logprobs
 from clawd.learner.train.losses import Metrics, hybrid_loss, merge
+from clawd.learner.train.neutral import NeutralGroup, accumulate_neutral
 from clawd.learner.train.policy import Policy
+from clawd.learner.train.trust import TrustRegion, kl_to_old
 
 StepReport = Callable[[int, dict[str, float]], None]
 
 
-def accumulate(
-    policy: Policy, scored: Sequence[Scored], groups: Sequence[list[int]], settings: LearnSettings
-) -> tuple[float, Metrics]:
+@dataclass(frozen=True)
+class Batch:
+    """All that the steps of one update are taken on."""
+
+    scored: list[Scored]
+    groups: list[list[int]]  # micro-batches, as indices of `scored`
+    neutral: list[NeutralGroup] = field(default_factory=list)  # empty: no regulariser
+
+
+def accumulate(policy: Policy, batch: Batch, settings: LearnSettings) -> tuple[float, Metrics]:
     """Add the gradient of the whole batch's loss, micro-batch by micro-batch; the loss and its metrics."""
     total, metrics = 0.0, Metrics()
-    for group in groups:
-        inputs = loss_inputs(policy, [scored[index] for index in group], settings.loss)
-        loss, of_group = hybrid_loss(inputs, settings.loss, samples=len(scored))
+    for group in batch.groups:
+        inputs = loss_inputs(policy, [batch.scored[index] for index in group])
+        loss, of_group = hybrid_loss(inputs, settings.loss, samples=len(batch.scored))
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
         metrics = merge(metrics, of_group)
+    if batch.neutral:
+        loss_of_neutral, of_neutral = accumulate_neutral(policy, batch.neutral, settings.loss.neutral_weight)
+        total += loss_of_neutral
+        metrics = merge(metrics, of_neutral)
     return total, metrics
 
 
 def take_steps(
-    policy: Policy,
-    optimizer: torch.optim.Optimizer,
-    scored: Sequence[Scored],
-    groups: Sequence[list[int]],
-    settings: LearnSettings,
-    report: StepReport,
+    policy: Policy, optimizer: torch.optim.Optimizer, batch: Batch, settings: LearnSettings, report: StepReport
 ) -> dict[str, float]:
-    """Train `settings.steps` full-batch steps. Metrics: those of the last step, and the loss of the first one.
+    """Train `settings.steps` full-batch steps, fewer if one passes the KL target.
+
+    Metrics: those of the last step, and the loss of the first one.
 
     Raises:
-        UpdateRefused: a loss or a gradient norm isn't finite.
+        UpdateRefused: a loss, a gradient norm or a divergence isn't finite.
     """
-    weights = list(policy.trainable().values())
+    trust = _trust_region(policy, batch, settings)
     metrics: dict[str, float] = {}
     for step in range(1, settings.steps + 1):
-        optimizer.zero_grad(set_to_none=True)
-        loss, means = accumulate(policy, scored, groups, settings)
-        norm = float(torch.nn.utils.clip_grad_norm_(weights, settings.grad_clip))
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise UpdateRefused(f"Step {step} of {settings.steps}: loss {loss} and gradient norm {norm} aren't finite.")
-        optimizer.step()
-        of_step = {"train/loss": loss, "train/grad_norm": norm, **{name: mean.value for name, mean in means.items()}}
+        of_step = take_step(policy, optimizer, batch, settings, trust, step)
         report(step, of_step)
         if step == 1:
-            metrics["train/first_loss"] = loss
+            metrics["train/first_loss"] = of_step["train/loss"]
             metrics["train/first_ratio"] = of_step["grpo/ratio"]
-        metrics |= of_step
+        metrics |= of_step | {"train/steps": float(step)}
+        if trust is not None and trust.passed:
+            break
     return metrics
+
+
+def take_step(
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    settings: LearnSettings,
+    trust: TrustRegion | None,
+    step: int,
+) -> dict[str, float]:
+    """One step, and its metrics."""
+    weights = list(policy.trainable().values())
+    optimizer.zero_grad(set_to_none=True)
+    loss, means = accumulate(policy, batch, settings)
+    norm = float(torch.nn.utils.clip_grad_norm_(weights, settings.grad_clip))
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        raise UpdateRefused(f"Step {step} of {settings.steps}: loss {loss} and gradient norm {norm} aren't finite.")
+    metrics = {"train/loss": loss, "train/grad_norm": norm, **{name: mean.value for name, mean in means.items()}}
+    if trust is None:
+        optimizer.step()
+        return metrics
+    trust.before_step()
+    optimizer.step()
+    return metrics | trust.after_step()
+
+
+def _trust_region(policy: Policy, batch: Batch, settings: LearnSettings) -> TrustRegion | None:
+    if settings.kl_target is None:
+        return None
+    weights = list(policy.trainable().values())
+    return TrustRegion(
+        weights, lambda: kl_to_old(policy, batch.scored, batch.groups), settings.kl_target, settings.kl_excess
+    )
 
 
 def mismatch(scored: Sequence[Scored], cap: float) -> dict[str, float]:
@@ -72,12 +112,23 @@ def mismatch(scored: Sequence[Scored], cap: float) -> dict[str, float]:
     }
 
 
-def effect(policy: Policy, scored: Sequence[Scored], groups: Sequence[list[int]]) -> dict[str, float]:
+def check_mismatch(metrics: dict[str, float], limit: float | None) -> None:
+    """Raises: UpdateRefused: the responses weren't sampled from anything like the old policy; NaN never passes."""
+    mean = metrics["mismatch/abs_mean"]
+    if limit is not None and not mean <= limit:
+        raise UpdateRefused(
+            f"The trainer and the engine that sampled disagree: {mean:.3f} nats per token in the mean, "
+            f"more than learn.max_rollout_mismatch = {limit}."
+        )
+
+
+def effect(policy: Policy, batch: Batch) -> dict[str, float]:
     """What the steps did: mean change per token of the responses' log-probability, by reward, and KL(old ‖ new).
 
     The KL is the k3 estimate at the response's tokens, which were sampled from about the old policy.
     """
-    new = response_logprobs(policy, [entry.sample for entry in scored], groups)
+    scored = batch.scored
+    new = response_logprobs(policy, [entry.sample for entry in scored], batch.groups)
     changes = [after - entry.old for after, entry in zip(new, scored, strict=True)]
     joined = torch.cat(changes)
     metrics = {"effect/kl_old": float((torch.expm1(joined) - joined).mean())}

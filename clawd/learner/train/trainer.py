@@ -1,9 +1,14 @@
-"""The phases of an update, in order: load, score, train, effect, write, validate. Heavy: imports torch."""
+"""The phases of an update, in order: load, score, train, effect, write, validate. Heavy: imports torch.
+
+A phase is a function of the `Run` and a line in `PHASES`; one that must stop the update raises `UpdateRefused`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import resource
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,18 +18,40 @@ from pydantic import ValidationError
 
 from clawd.errors import UpdateFailed, UpdateRefused
 from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Job, Manifest, Sample
-from clawd.learner.train.base import load_base, training_dtype
-from clawd.learner.train.batch import Scored, score, select, sequence_of
+from clawd.learner.train.advantages import advantages_of, no_signal, running_mean
+from clawd.learner.train.base import dense_name, load_base, training_dtype
+from clawd.learner.train.batch import score, select, sequence_of
 from clawd.learner.train.course import Course, emit
 from clawd.learner.train.forward import micro_batches
 from clawd.learner.train.machine import training_threads
-from clawd.learner.train.optimizer import load_optimizer, make_optimizer, save_optimizer
+from clawd.learner.train.neutral import NeutralGroup, read_neutral
+from clawd.learner.train.optimizer import learning_rate, load_optimizer, make_optimizer, save_optimizer
 from clawd.learner.train.policy import Policy
-from clawd.learner.train.steps import effect, mismatch, take_steps
+from clawd.learner.train.steps import Batch, check_mismatch, effect, mismatch, take_steps
 from clawd.learner.train.validate import validate
 from clawd.model.lora import LoraBase, read_lora_base, write_adapter_file
 
 PACKAGES = ("torch", "transformers", "peft", "llama-cpp-python", "gguf")
+
+
+@dataclass
+class Run:
+    """One update on its way. What a phase makes, the later ones find here."""
+
+    job: Job
+    samples: list[Sample]
+    aside: Path  # where the result is put together
+    course: Course
+    base: LoraBase
+    policy: Policy
+    optimizer: torch.optim.AdamW
+    parent: Manifest | None  # none: fresh LoRA weights
+    batch: Batch  # empty until scored
+
+    @property
+    def kept(self) -> list[Sample]:
+        """The samples that are trained."""
+        return [entry.sample for entry in self.batch.scored]
 
 
 def update(job: Job, samples: list[Sample], aside: Path, course: Course) -> None:
@@ -34,27 +61,60 @@ def update(job: Job, samples: list[Sample], aside: Path, course: Course) -> None
         UpdateRefused, AdapterRejected: a guard tripped.
         UpdateFailed, ModelError: it could not be computed.
     """
-    settings = job.settings
-    use_machine(settings.threads, training_dtype(settings.dtype))
+    use_machine(job.settings.threads, training_dtype(job.settings.dtype))
     with course.phase("load"):
-        base, policy, optimizer = load(job)
-    kept = choose_samples(samples, job, policy, course)
-    groups = micro_batches([sequence_of(sample).length for sample in kept], settings.micro_batch_tokens)
-    with course.phase("score"):
-        scored = score(policy, kept, groups, settings)
-    course.metrics |= mismatch(scored, settings.loss.importance_cap)
-    with course.phase("train"):
-        trained = take_steps(policy, optimizer, scored, groups, settings, report=report_step)
-    course.metrics |= trained | speed(scored, settings.steps, course.seconds["train"])
-    with course.phase("effect"):
-        course.metrics |= effect(policy, scored, groups)
-    with course.phase("write"):
-        write(aside, base, policy, optimizer)
-    with course.phase("validate"):
-        course.metrics |= validate(aside / ADAPTER_GGUF, job.base, base, policy, kept, settings)
+        parent = None if job.parent is None else read_parent(job.parent, job.base_fingerprint)
+        run = Run(job, samples, aside, course, *load(job), parent, Batch([], []))
+    for name, phase in PHASES:
+        with course.phase(name):
+            phase(run)
     course.metrics["memory/peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    manifest = make_manifest(job, kept, aside, course)
-    (aside / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=2))
+    (aside / MANIFEST_FILE).write_text(make_manifest(run).model_dump_json(indent=2))
+
+
+def score_batch(run: Run) -> None:
+    """Read everything under the old policy; see that there is something to learn, from the model that answered."""
+    job = run.job
+    settings = job.settings
+    kept = choose_samples(run)
+    groups = micro_batches([sequence_of(sample).length for sample in kept], settings.micro_batch_tokens)
+    scored = score(run.policy, kept, groups, settings, lot=job.update_id, baseline=baseline(run))
+    run.batch = Batch(scored, groups, neutral(run))
+    run.course.metrics |= mismatch(scored, settings.loss.importance_cap)
+    check_mismatch(run.course.metrics, settings.max_rollout_mismatch)
+
+
+def train(run: Run) -> None:
+    run.course.metrics["train/learning_rate"] = learning_rate(run.job.settings, run.job.number)
+    run.course.metrics |= take_steps(run.policy, run.optimizer, run.batch, run.job.settings, report=report_step)
+
+
+def measure_effect(run: Run) -> None:
+    run.course.metrics |= speed(run) | effect(run.policy, run.batch)
+
+
+def write_result(run: Run) -> None:
+    run.aside.mkdir()
+    run.policy.save(run.aside)
+    save_optimizer(run.optimizer, run.policy.trainable(), run.aside)
+    pairs = dict(run.policy.pairs())
+    names = run.base.tensor_names(pairs)
+    tensors = {names[module]: pair for module, pair in pairs.items()}
+    write_adapter_file(run.aside / ADAPTER_GGUF, run.base, tensors, run.policy.alpha)
+
+
+def validate_result(run: Run) -> None:
+    adapter = run.aside / ADAPTER_GGUF
+    run.course.metrics |= validate(adapter, run.job.base, run.base, run.policy, run.kept, run.job.settings)
+
+
+PHASES: tuple[tuple[str, Callable[[Run], None]], ...] = (
+    ("score", score_batch),
+    ("train", train),
+    ("effect", measure_effect),
+    ("write", write_result),
+    ("validate", validate_result),
+)
 
 
 def use_machine(threads: int | None, dtype: torch.dtype) -> None:
@@ -72,15 +132,14 @@ def load(job: Job) -> tuple[LoraBase, Policy, torch.optim.AdamW]:
     dtype = training_dtype(job.settings.dtype)
     dense = load_base(job.base, job.base_fingerprint, job.cache, dtype)
     policy = Policy(dense, job.settings.lora, job.settings.seed, job.base.name)
-    optimizer = make_optimizer(policy.trainable(), job.settings)
+    optimizer = make_optimizer(policy.trainable(), job.settings, job.number)
     if job.parent is not None:
-        check_parent(job.parent, job.base_fingerprint)
         policy.load(job.parent)
         load_optimizer(optimizer, policy.trainable(), job.parent)
     return base, policy, optimizer
 
 
-def check_parent(parent: Path, fingerprint: str) -> None:
+def read_parent(parent: Path, fingerprint: str) -> Manifest:
     """Raises: UpdateFailed: the parent's manifest can't be read, or names another base."""
     try:
         manifest = Manifest.model_validate_json((parent / MANIFEST_FILE).read_text())
@@ -88,51 +147,72 @@ def check_parent(parent: Path, fingerprint: str) -> None:
         raise UpdateFailed(f"The parent version in {parent} can't be read: {error}") from error
     if manifest.base_fingerprint != fingerprint:
         raise UpdateFailed(f"The parent version in {parent} was made for another base model; begin a new adapter.")
+    return manifest
 
 
-def choose_samples(samples: list[Sample], job: Job, policy: Policy, course: Course) -> list[Sample]:
-    """Raises: UpdateRefused: none is left."""
-    kept, course.quarantined = select(samples, job.settings, policy.vocabulary)
+def choose_samples(run: Run) -> list[Sample]:
+    """Raises: UpdateRefused: none is left, or nothing can be told from those that are."""
+    course = run.course
+    kept, course.quarantined = select(run.samples, run.job.settings, run.policy.vocabulary)
     course.metrics |= {
         "samples/used": len(kept),
         "samples/quarantined": len(course.quarantined),
         "samples/hinted": sum(bool(sample.hints) for sample in kept),
-        "samples/scored": sum(sample.reward is not None for sample in kept),
+        "samples/scored": sum(sample.scored for sample in kept),
+        "samples/flat_groups": advantages_of(kept, 0.0)[1],
     }
     if not kept:
         raise UpdateRefused("No usable sample is left.")
+    if (reason := no_signal(kept)) is not None:
+        raise UpdateRefused(f"No signal: {reason}.")
     return kept
+
+
+def baseline(run: Run) -> float:
+    """What is subtracted from rewards: the adapter's mean reward before this batch; 0 unless the settings ask."""
+    if run.job.settings.loss.baseline_decay is None or run.parent is None:
+        return 0.0
+    return run.parent.reward_mean or 0.0
+
+
+def reward_mean(run: Run) -> float | None:
+    """The adapter's running mean with this batch; unless the settings ask for it, it is handed on as it was."""
+    before = None if run.parent is None else run.parent.reward_mean
+    decay = run.job.settings.loss.baseline_decay
+    return before if decay is None else running_mean(before, run.kept, decay)
+
+
+def neutral(run: Run) -> list[NeutralGroup]:
+    job = run.job
+    if job.settings.loss.neutral_weight == 0 or not job.neutral:
+        return []
+    key = dense_name(job.base_fingerprint, training_dtype(job.settings.dtype))
+    return read_neutral(run.policy, job.neutral, job.cache, key, job.settings.micro_batch_tokens)
 
 
 def report_step(step: int, metrics: dict[str, float]) -> None:
     emit("step", step=step, **metrics)
 
 
-def speed(scored: list[Scored], steps: int, seconds: float) -> dict[str, float]:
-    tokens = steps * sum(sequence_of(entry.sample).length for entry in scored)
-    return {"train/tokens_per_s": tokens / max(seconds, 1e-9)}
+def speed(run: Run) -> dict[str, float]:
+    tokens = run.course.metrics["train/steps"] * sum(sequence_of(sample).length for sample in run.kept)
+    return {"train/tokens_per_s": tokens / max(run.course.seconds["train"], 1e-9)}
 
 
-def write(aside: Path, base: LoraBase, policy: Policy, optimizer: torch.optim.AdamW) -> None:
-    aside.mkdir()
-    policy.save(aside)
-    save_optimizer(optimizer, policy.trainable(), aside)
-    pairs = dict(policy.pairs())
-    names = base.tensor_names(pairs)
-    write_adapter_file(aside / ADAPTER_GGUF, base, {names[m]: pair for m, pair in pairs.items()}, policy.alpha)
-
-
-def make_manifest(job: Job, kept: list[Sample], aside: Path, course: Course) -> Manifest:
+def make_manifest(run: Run) -> Manifest:
+    job, course = run.job, run.course
+    files = sorted(run.aside.iterdir())
     return Manifest(
         update_id=job.update_id,
         adapter_id=job.adapter_id,
         number=job.number,
         parent=None if job.parent is None else job.parent.name,
         base_fingerprint=job.base_fingerprint,
-        sample_ids=[sample.sample_id for sample in kept],
+        sample_ids=[sample.sample_id for sample in run.kept],
         settings=job.settings.model_dump(mode="json"),
         metrics=course.metrics,
         seconds=course.seconds,
-        sha256={path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(aside.iterdir())},
+        sha256={path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+        reward_mean=reward_mean(run),
         versions={name: version(name) for name in PACKAGES},
     )
