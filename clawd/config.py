@@ -179,6 +179,24 @@ class LearnSettings(Section):
     """Train adapters when enough samples wait."""
     samples_per_update: Annotated[int, Field(ge=1)] = 16
     """Waiting samples of one adapter that begin an update."""
+    when: Literal["always", "idle", "window", "manual"] = "always"
+    """When updates may begin: at once, while nobody asks, at the times of `cron`, or on `clawd train --now` only."""
+    idle_minutes: Annotated[float, Field(gt=0)] = 10.0
+    """With `when` idle: minutes without a request before an update may begin."""
+    cron: str = "0 2 * * *"
+    """With `when` window: a cron expression, in local time; all that is due then is trained, late if need be."""
+    max_load: Annotated[float, Field(gt=0)] | None = None
+    """Load average of the last minute above which no update begins; none: any."""
+    min_free_memory_mb: Annotated[int, Field(ge=1)] | None = None
+    """Free memory in megabytes that an update needs to begin; none: any."""
+    min_battery_percent: Annotated[int, Field(ge=0, le=100)] = 30
+    """Charge below which no update begins on battery; 100: only on mains."""
+    keep: Annotated[int, Field(ge=0)] = 5
+    """Retired versions of an adapter that stay, newest first; pinned ones and those in use stay besides."""
+    halt_after: Annotated[int, Field(ge=1)] | None = 3
+    """Updates of an adapter refused or failed in a row before it waits for `clawd adapter resume`; none: never."""
+    roll_back_after: Annotated[int, Field(ge=1)] | None = 2
+    """Versions in a row that turned out bad before the last good one is brought back; none: never."""
     steps: Annotated[int, Field(ge=1)] = 2
     """Optimiser steps per update, each over all its samples."""
     learning_rate: Annotated[float, Field(gt=0)] = 4e-4
@@ -222,6 +240,17 @@ class LearnSettings(Section):
     """Failed updates with the same samples before those are quarantined."""
     lora: LoraSettings = LoraSettings()
     loss: LossSettings = LossSettings()
+
+    @field_validator("cron")
+    @classmethod
+    def _is_cron(cls, value: str) -> str:
+        from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415  for those who set it
+
+        try:
+            CronTrigger.from_crontab(value)
+        except ValueError as error:
+            raise ValueError(f"no cron expression (minute hour day month weekday): {error}") from None
+        return value
 
 
 class LogSettings(Section):

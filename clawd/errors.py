@@ -74,6 +74,10 @@ class AdapterRejected(AdapterError):
     """An adapter file is damaged, incomplete, without effect or made for another base: the reason is in the text."""
 
 
+class AdapterInUse(AdapterError):
+    """An adapter or version can't be removed while somebody or something needs it: the text says what."""
+
+
 class UnknownName(ClawdError):
     """No user, adapter, version or turn of that name: list what there is with `clawd status`."""
 
@@ -118,6 +122,10 @@ class StoreError(ClawdError):
 
 class TransitionRefused(StoreError):
     """A row is not in the state that this step starts from; somebody else has moved it."""
+
+
+class Superseded(StoreError):
+    """A new version goes on from one that no longer serves: its samples wait for the next update."""
 
 
 class UpdateRefused(ClawdError):

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from clawd import __version__
-from clawd.cli import bench, connect, demo, life, settings, users
+from clawd.cli import adapter_merge, adapters, bench, connect, demo, learn, life, settings, train, users
 from clawd.daemon.logs import MESSAGE_PREFIX
 from clawd.errors import ClawdError
 
@@ -40,6 +40,10 @@ def clawd(
 life.add_to(app)
 settings.add_to(app)
 users.add_to(app)
+adapters.add_to(app)
+adapter_merge.add_to(adapters.adapters)
+train.add_to(app)
+learn.add_to(app)
 connect.add_to(app)
 demo.add_to(app)
 bench.add_to(app)

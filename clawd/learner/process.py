@@ -13,6 +13,7 @@ import json
 import logging
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -51,6 +52,19 @@ LOOK_EVERY_S = 1.0
 KEEP_HOUSE_EVERY_S = 60.0
 
 
+class SetBackWatch:
+    """Tells when the clock was set back: APScheduler would wait until it shows again what it showed before."""
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self._wall = wall
+        self._last = wall()
+
+    def was_set_back(self) -> bool:
+        """Since the last call, by more than a moment."""
+        before, self._last = self._last, self._wall()
+        return self._last < before - LOOK_EVERY_S
+
+
 class Learner:
     """The loops over one store. `tick`s can be called one by one; `run` has the scheduler call them."""
 
@@ -87,10 +101,14 @@ class Learner:
                 tick, "interval", seconds=every_s, id=name, executor=name, next_run_time=datetime.now(UTC)
             )
         scheduler.start()
+        clock = SetBackWatch(time.time)
         try:
             while not self.should_exit:
-                if bell.wait(LOOK_EVERY_S):
-                    self._hurry(scheduler, loops)
+                rung = bell.wait(LOOK_EVERY_S)
+                if clock.was_set_back():
+                    self._hurry(scheduler, list(loops))
+                elif rung:
+                    self._hurry(scheduler, [name for name in loops if name != "housekeeping"])
         finally:
             self._shut_down(scheduler)
 
@@ -105,13 +123,12 @@ class Learner:
         return loops
 
     @staticmethod
-    def _hurry(scheduler: BackgroundScheduler, loops: dict[str, Any]) -> None:
+    def _hurry(scheduler: BackgroundScheduler, loops: Sequence[str]) -> None:
         for name in loops:
-            if name != "housekeeping":
-                try:
-                    scheduler.modify_job(name, next_run_time=datetime.now(UTC))
-                except JobLookupError:
-                    log.debug("%s is gone: the learner ends", name)
+            try:
+                scheduler.modify_job(name, next_run_time=datetime.now(UTC))
+            except JobLookupError:
+                log.debug("%s is gone: the learner ends", name)
 
     def _shut_down(self, scheduler: BackgroundScheduler) -> None:
         if self.asking is not None:
@@ -134,7 +151,8 @@ def build(settings: Settings, folder: DataFolder, store: Store, served: ServedMo
     if settings.judge.kind == "llm":
         asking = ModelJudging(store, llm_judge(settings, folder, served), card=settings.learn.card)
     judging = Judging(store, model_judges=asking is not None, card=settings.learn.card)
-    return Learner(store, judging, asking, Updates(deps), Housekeeping(folder, store, publisher, settings.sessions))
+    housekeeping = Housekeeping(folder, store, publisher, settings.sessions, settings.learn.keep)
+    return Learner(store, judging, asking, Updates(deps), housekeeping)
 
 
 def llm_judge(settings: Settings, folder: DataFolder, served: ServedModel) -> LlmJudge:

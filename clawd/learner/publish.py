@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,10 @@ from clawd.store import Store
 from clawd.store.records import Update, Version
 
 log = logging.getLogger(__name__)
+
+ASIDE = "import-"
+"""How folders in the cache begin in which an import is put together."""
+ABANDONED_AFTER_S = 3600.0
 
 
 class Publisher:
@@ -67,23 +72,32 @@ class Publisher:
         return manifest
 
     def remove_leftovers(self) -> list[Path]:
-        """Remove version folders that no row names and no running update is about to name; which."""
-        with self._lock:
-            known = {
-                version.folder for a in self._store.people.adapters() for version in self._store.updates.versions(a.id)
-            }
+        """Remove version folders that no row claims and no running update is about to claim; which.
+
+        Other processes place folders too, each in one transaction with its row: while this one is open, there is none
+        between the two.
+        """
+        with self._lock, self._store.transaction():
+            known = self._store.lifecycle.claimed_folders()
             known |= {
                 self._data.adapters / update.adapter_id / f"v{update.number:04d}"
                 for update in self._store.updates.running()
             }
-            found = [
-                path for adapter in self._data.adapters.iterdir() if adapter.is_dir() for path in adapter.iterdir()
-            ]
-            leftovers = [path for path in found if path not in known]
+            leftovers = []
+            for adapter in self._data.adapters.iterdir():
+                if adapter.is_dir():
+                    leftovers += [path for path in adapter.iterdir() if path not in known]
             for path in leftovers:
-                log.info("removing %s: no version's", path)
+                log.info("removing %s: no version needs it", path)
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         return leftovers
+
+
+def remove_abandoned(data: DataFolder) -> None:
+    """Clear away what imports that were killed have left."""
+    for folder in data.cache.glob(f"{ASIDE}*"):
+        if time.time() - folder.stat().st_mtime > ABANDONED_AFTER_S:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

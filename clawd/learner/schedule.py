@@ -1,8 +1,9 @@
-"""When an adapter is updated: enough samples wait, no other update runs, nothing forbids it.
+"""When an adapter is updated: enough samples wait, or somebody asked; no other update runs, nothing forbids it.
 
 `Updates.tick` does what is due and returns: begins an update, looks whether the running one has ended, publishes it.
 One update at a time on a machine. What happens is noted as an event `update.started`, `.staged`, `.refused`, `.failed`,
-`.blocked` or `.unblocked`, with figures; a version that is staged is the server's to activate.
+`.blocked` or `.unblocked`, with figures; a version that is staged is the server's to activate. What the settings say of
+the time and the machine is `due.py`'s; what becomes of an adapter whose updates go wrong, `trust.py`'s.
 """
 
 from __future__ import annotations
@@ -17,21 +18,26 @@ from clawd.config import LearnSettings
 from clawd.errors import UpdateFailed
 from clawd.learner import jobs
 from clawd.learner.backends import Backend, RunningUpdate
+from clawd.learner.due import Machine, Moment, machine_waits_for, schedule_waits_for
 from clawd.learner.hints import Render
 from clawd.learner.job import Outcome
 from clawd.learner.jobs import ServedModel
+from clawd.learner.machine import look
 from clawd.learner.publish import Publisher
+from clawd.learner.trust import INTERRUPTED, Trust
+from clawd.learner.window import Window
 from clawd.paths import DataFolder
 from clawd.store import Store
 from clawd.store.codec import now
 from clawd.store.records import Adapter, Update
-from clawd.store.updates import BLOCKED, UNBLOCKED
+from clawd.store.updates import BLOCKED, SUPERSEDED, UNBLOCKED
 
 log = logging.getLogger(__name__)
 
-INTERRUPTED = "interrupted"
 FIRST_PAUSE_S = 15.0
 LONGEST_PAUSE_S = 900.0
+LOOK_AT_MACHINE_EVERY_S = 15.0
+"""A load that swings around its limit would be a story of its own in the events."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class Deps:
     backend: Backend
     publisher: Publisher
     clock: Callable[[], float] = field(default=time.monotonic)
+    wall: Callable[[], float] = field(default=time.time)  # Unix seconds
+    look_at_machine: Callable[[], Machine] = field(default=look)
 
 
 class Updates:
@@ -73,6 +81,9 @@ class Updates:
         self._pauses: dict[str, Pause] = {}
         self._prepared = False
         self._blocked: dict[str, str] = {}  # adapter id → why, as last told
+        self._window = Window(deps.store, deps.settings.cron) if deps.settings.when == "window" else None
+        self._machine: tuple[float, Machine] | None = None  # when it was looked at, by the clock
+        self._trust = Trust(deps.store, deps.settings)
 
     # -- life
 
@@ -110,19 +121,54 @@ class Updates:
     # -- beginning
 
     def _begin_next(self) -> None:
-        for adapter in self._store.people.adapters():
-            waiting = self._store.signals.waiting(adapter.id, self._deps.served.fingerprint)
+        store, settings = self._store, self._deps.settings
+        moment = self._moment()
+        is_due = False
+        for adapter in store.people.adapters():
+            waiting = store.signals.waiting(adapter.id, self._deps.served.fingerprint)
+            asked = store.lifecycle.is_update_asked(adapter.id)
             if waiting > 0:
                 self._prepare()
-            if waiting < self._deps.settings.samples_per_update:
+            elif asked:
+                store.lifecycle.forget_asked(adapter.id)
+            if waiting < (1 if asked else settings.samples_per_update):
+                self._tell_unblocked(adapter)
                 continue
+            if self._is_blocked(adapter, self._waits_for(adapter, moment, asked=asked)):
+                continue
+            is_due = True
             pause = self._pauses.get(adapter.id)
-            if pause and self._deps.clock() < pause.until:
+            if pause and self._deps.clock() < pause.until and not asked:
                 continue
-            if self._is_blocked(adapter):
-                continue
-            if self._begin(adapter):
+            if self._begin(adapter, min(waiting, settings.samples_per_update)):
                 return
+        if self._window is not None and not is_due:
+            self._window.close()
+
+    def _moment(self) -> Moment:
+        clock, wall = self._deps.clock(), self._deps.wall()
+        if self._window is not None:
+            self._window.look(wall)
+        if self._machine is None or clock - self._machine[0] >= LOOK_AT_MACHINE_EVERY_S:
+            self._machine = (clock, self._deps.look_at_machine())
+        last = self._store.lifecycle.last_request_at() if self._deps.settings.when == "idle" else None
+        return Moment(
+            machine=self._machine[1],
+            idle_s=None if last is None else wall - last,
+            window_open=self._window is not None and self._window.is_open,
+        )
+
+    def _waits_for(self, adapter: Adapter, moment: Moment, *, asked: bool) -> str | None:
+        """What stands between an adapter with enough samples and its update; None: nothing."""
+        settings = self._deps.settings
+        halt = self._store.lifecycle.halted(adapter.id)
+        return (
+            self._deps.backend.unavailable()
+            or self._foreign_base(adapter)
+            or (halt and f"a look at it, then `clawd adapter resume {adapter.name}`: {halt.reason}")
+            or machine_waits_for(settings, moment.machine, asked=asked)
+            or (None if asked else schedule_waits_for(settings, moment))
+        )
 
     def _prepare(self) -> None:
         if not self._prepared and self._deps.backend.unavailable() is None:
@@ -130,16 +176,19 @@ class Updates:
             served = self._deps.served
             self._deps.backend.prepare(served.path, served.fingerprint, self._deps.data.cache)
 
-    def _is_blocked(self, adapter: Adapter) -> bool:
-        problem = self._deps.backend.unavailable() or self._foreign_base(adapter)
+    def _is_blocked(self, adapter: Adapter, problem: str | None) -> bool:
+        """Whether there is a problem; it is noted when it comes, changes or goes."""
         if problem is None:
-            if self._blocked.pop(adapter.id, None) is not None:
-                self._store.event(UNBLOCKED, adapter.id, adapter=adapter.name)
+            self._tell_unblocked(adapter)
         elif self._blocked.get(adapter.id) != problem:
             self._blocked[adapter.id] = problem
             self._store.event(BLOCKED, adapter.id, adapter=adapter.name, reason=problem)
-            log.warning("adapter %s is not updated: %s", adapter.name, problem)
+            log.info("adapter %s is not updated yet; it waits for: %s", adapter.name, problem)
         return problem is not None
+
+    def _tell_unblocked(self, adapter: Adapter) -> None:
+        if self._blocked.pop(adapter.id, None) is not None:
+            self._store.event(UNBLOCKED, adapter.id, adapter=adapter.name)
 
     def _foreign_base(self, adapter: Adapter) -> str | None:
         active = self._store.updates.active_version(adapter.id)
@@ -151,11 +200,11 @@ class Updates:
             f"({served.fingerprint[:12]}) is served: serve that base again, or learn with another user's adapter"
         )
 
-    def _begin(self, adapter: Adapter) -> bool:
+    def _begin(self, adapter: Adapter, count: int) -> bool:
         """Claim, write the job, start it. False: there was nothing to claim."""
         deps = self._deps
         update = self._store.updates.claim(
-            adapter.id, deps.served.fingerprint, deps.settings.samples_per_update, jobs.claim_settings(deps.settings)
+            adapter.id, deps.served.fingerprint, count, jobs.claim_settings(deps.settings)
         )
         if update is None:
             return False
@@ -192,6 +241,9 @@ class Updates:
         self._current = None
 
     def _conclude(self, update: Update, outcome: Outcome) -> None:
+        if self._store.updates.is_outdated(update.adapter_id, update.parent_version_id):
+            self._fail(update, SUPERSEDED, attempts=None)  # whatever came of it, it goes on from the wrong version
+            return
         if outcome.state == "staged":
             try:
                 version = self._deps.publisher.publish(update, outcome)
@@ -209,6 +261,7 @@ class Updates:
             self._store.updates.refuse(update.id, reason, outcome.metrics)
             self._pauses.pop(update.adapter_id, None)
             self._note("refused", update, reason=reason, metrics=outcome.metrics, left_out=outcome.quarantined)
+            self._trust.review(update.adapter_id)
         else:
             self._fail(update, reason, self._deps.settings.attempts, outcome)
 
@@ -222,6 +275,7 @@ class Updates:
             pause.until = self._deps.clock() + pause_s
             figures["next_try_in_s"] = pause_s
         self._note("failed", update, reason=reason, **figures)
+        self._trust.review(update.adapter_id)
 
     def _quarantine(self, left_out: dict[str, str]) -> None:
         for sample_id, reason in left_out.items():

@@ -22,6 +22,7 @@ from clawd.errors import (
     StoreError,
     TemplateError,
     TookTooLong,
+    TransitionRefused,
     UnknownName,
 )
 from clawd.server.engine.types import Finished
@@ -60,6 +61,7 @@ STATUSES: dict[type[ClawdError], tuple[int, str]] = {
     AdapterError: (409, "adapter_unusable"),
     EngineStopped: (503, "engine_stopped"),
     TookTooLong: (503, "took_too_long"),
+    TransitionRefused: (409, "conflict"),  # before its parent: asking again won't help
     StoreError: (503, "store_unavailable"),
 }
 

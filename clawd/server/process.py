@@ -31,7 +31,8 @@ from clawd.server.engine.restoring import saved_states
 from clawd.server.metrics import Metrics
 from clawd.server.services import Services
 from clawd.server.structure import Structure
-from clawd.server.versions import Swapper, Versions
+from clawd.server.swapper import Swapper
+from clawd.server.versions import Versions
 from clawd.store import Store
 
 log = logging.getLogger(__name__)

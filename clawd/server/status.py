@@ -51,6 +51,7 @@ def _adapter(services: Services, adapter: Adapter) -> dict[str, Any]:
     scored, not_scored = store.turns.scores(adapter.id)
     return {
         "name": adapter.name,
+        "users": [user.name for user in store.people.users_of(adapter)],
         "active_version": version.number if version else None,
         "versions": len(store.updates.versions(adapter.id)),
         "samples": store.signals.counts(adapter.id),
@@ -66,18 +67,27 @@ def _adapter(services: Services, adapter: Adapter) -> dict[str, Any]:
 
 def _waits_for(services: Services, adapter: Adapter) -> str:
     """The one thing that stands between this adapter and its next version."""
+    held_up = _held_up(services, adapter)
+    if held_up is not None:
+        return held_up
     learn = services.settings.learn
-    if not learn.enabled:
+    missing = learn.samples_per_update - services.store.signals.waiting(adapter.id, services.versions.base_fingerprint)
+    return f"{missing} more judged turns with a signal" if missing > 0 else "the learner's next look"
+
+
+def _held_up(services: Services, adapter: Adapter) -> str | None:
+    """What stands against an update beside a want of samples; None: nothing."""
+    store = services.store
+    if not services.settings.learn.enabled:
         return "learning is switched off (learn.enabled)"
     if adapter.id in services.versions.unusable:
         return services.versions.unusable[adapter.id]
-    newest = services.store.updates.newest(adapter.id)
-    if newest is not None and newest.state == "running":
-        return f"update {newest.number} is being trained"
-    if newest is not None and newest.state == "staged":
-        return f"version {newest.number} is being loaded"
-    told = services.store.newest_event((BLOCKED, UNBLOCKED), adapter.id)
-    if told is not None and told["kind"] == BLOCKED:
-        return str(json.loads(told["detail"])["reason"])
-    missing = learn.samples_per_update - services.store.signals.waiting(adapter.id, services.versions.base_fingerprint)
-    return f"{missing} more judged turns with a signal" if missing > 0 else "the learner's next look"
+    newest = store.updates.newest(adapter.id)
+    if newest is not None and newest.state in ("running", "staged"):
+        doing = "update {} is being trained" if newest.state == "running" else "version {} is being loaded"
+        return doing.format(newest.number)
+    halt = store.lifecycle.halted(adapter.id)
+    if halt is not None:
+        return f"a look at it, then `clawd adapter resume {adapter.name}`: {halt.reason}"
+    told = store.newest_event((BLOCKED, UNBLOCKED), adapter.id)
+    return str(json.loads(told["detail"])["reason"]) if told is not None and told["kind"] == BLOCKED else None

@@ -15,6 +15,10 @@ Reward = Literal[-1, 0, 1]
 DEFAULT_USER = "default"
 
 
+Origin = Literal["training", "import", "copy"]
+"""How a version came to be."""
+
+
 @dataclass(frozen=True)
 class Adapter:
     id: str
@@ -34,7 +38,7 @@ class Version:
     id: str
     adapter_id: str
     number: int
-    state: str  # staged, active, retired, rejected
+    state: str  # staged, active, retired, rejected, pruned
     folder: Path
     gguf_sha256: str
     base_fingerprint: str
@@ -42,6 +46,30 @@ class Version:
     update_id: str
     staged_at: float
     activated_at: float | None  # none: never served
+    reason: str | None = None  # of a rejected or pruned one
+    pinned: bool = False  # stays when others of its age go
+    fault: str | None = None  # none: nothing is held against it
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A wish that another version serves an adapter's requests."""
+
+    id: str
+    adapter_id: str
+    version_id: str | None  # none: the bare base
+    asked_by: str  # `person` or `learner`
+    why: str
+    state: str  # waiting, done, refused
+    reason: str | None  # of a refusal
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Why an adapter isn't updated any more until somebody has looked at it."""
+
+    since: float
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -170,3 +198,4 @@ class Update:
     reason: str | None
     started_at: float
     finished_at: float | None
+    origin: Origin = "training"

@@ -168,15 +168,75 @@ def _first_light(db: Database) -> None:
     for statement in TABLES.split(";\n"):
         if statement.strip():
             db.execute(statement)
-    for table, machine in STATES.items():
-        for statement in _guards(table, machine):
+    _guard(db, "sessions", "turns", "samples", "updates", "adapter_versions")
+
+
+LIFECYCLE = """
+-- halted_at none: it may be updated
+ALTER TABLE adapters ADD COLUMN halted_at REAL;
+ALTER TABLE adapters ADD COLUMN halted_reason TEXT;
+-- update_asked_at none: nobody waits for an update out of turn
+ALTER TABLE adapters ADD COLUMN update_asked_at REAL;
+-- removed_at none: it is there
+ALTER TABLE adapters ADD COLUMN removed_at REAL;
+ALTER TABLE updates ADD COLUMN origin TEXT NOT NULL DEFAULT 'training' CHECK (origin IN ('training', 'import', 'copy'));
+ALTER TABLE adapter_versions ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1));
+-- fault none: nothing is held against it
+ALTER TABLE adapter_versions ADD COLUMN fault TEXT;
+CREATE INDEX turns_in_flight ON turns(version_id) WHERE state = 'recorded' AND version_id IS NOT NULL;
+
+CREATE TABLE adapter_users (                    -- who may use an adapter, and teaches it by that
+    adapter_id TEXT NOT NULL REFERENCES adapters(id),
+    user_id TEXT NOT NULL REFERENCES users(id),
+    since REAL NOT NULL,
+    PRIMARY KEY (adapter_id, user_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO adapter_users SELECT adapter_id, id, created_at FROM users;
+
+CREATE TABLE switches (                         -- wishes that another version serves; the server grants them
+    id TEXT PRIMARY KEY,
+    adapter_id TEXT NOT NULL REFERENCES adapters(id),
+    version_id TEXT REFERENCES adapter_versions(id),  -- none: the bare base
+    asked_by TEXT NOT NULL,
+    why TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT,                                -- of a refusal
+    created_at REAL NOT NULL,
+    finished_at REAL
+) STRICT;
+CREATE INDEX switches_waiting ON switches(created_at) WHERE state = 'waiting';
+
+CREATE TRIGGER turns_version_there BEFORE INSERT ON turns
+WHEN (SELECT state FROM adapter_versions WHERE id = NEW.version_id) = 'pruned'
+BEGIN SELECT RAISE(ABORT, 'turns: transition refused, the version that should answer has been removed'); END
+"""
+"""A version is in use while a turn that names it is `recorded`. The trigger and `Lifecycle.prune`, each in a writing
+transaction, see to it that no request begins on a version whose files go."""
+
+
+@migrations(name="0002_lifecycle")
+def _lifecycle(db: Database) -> None:
+    body, _, trigger = LIFECYCLE.partition("CREATE TRIGGER")
+    for statement in body.split(";\n"):
+        if statement.strip():
+            db.execute(statement)
+    db.execute(f"CREATE TRIGGER{trigger}")
+    _guard(db, "updates", "adapter_versions", "switches")
+
+
+def _guard(db: Database, *tables: str) -> None:
+    """Let only the states of `states.py` pass, as they are now, in these tables."""
+    for table in tables:
+        for name in ("first_state", "transition"):
+            db.execute(f"DROP TRIGGER IF EXISTS {table}_{name}")
+        for statement in _guards(table, STATES[table]):
             db.execute(statement)
 
 
 def _guards(table: str, machine: Machine) -> list[str]:
     """Triggers that let only the machine's own steps pass."""
     steps = " OR ".join(f"(OLD.state = '{a}' AND NEW.state = '{b}')" for a, b in sorted(machine.steps))
-    firsts = ", ".join(f"'{state}'" for state in machine.first)
+    firsts = ", ".join(f"'{state}'" for state in sorted(machine.first))
     return [
         f"CREATE TRIGGER {table}_first_state BEFORE INSERT ON {table} WHEN NEW.state NOT IN ({firsts}) "
         f"BEGIN SELECT RAISE(ABORT, '{table}: not a first state'); END",

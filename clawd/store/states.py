@@ -53,7 +53,7 @@ STATES: dict[str, Machine] = {
         needs_reason=frozenset({"quarantined"}),
     ),
     "updates": Machine(
-        first=frozenset({"running"}),
+        first=frozenset({"running", "active"}),  # active at once: a version that was imported or copied, not trained
         steps=frozenset(
             {
                 ("running", "staged"),
@@ -66,16 +66,22 @@ STATES: dict[str, Machine] = {
         needs_reason=frozenset({"refused", "failed"}),
     ),
     "adapter_versions": Machine(
-        first=frozenset({"staged"}),
+        first=frozenset({"staged", "retired"}),  # retired at once: imported or copied, served when somebody chooses it
         steps=frozenset(
             {
                 ("staged", "active"),
                 ("staged", "rejected"),
                 ("active", "retired"),
                 ("retired", "active"),  # rollback
+                ("retired", "pruned"),  # its files go, its row stays: what it learnt from can still be told
             }
         ),
-        needs_reason=frozenset({"rejected"}),
+        needs_reason=frozenset({"rejected", "pruned"}),
+    ),
+    "switches": Machine(
+        first=frozenset({"waiting"}),
+        steps=frozenset({("waiting", "done"), ("waiting", "refused")}),
+        needs_reason=frozenset({"refused"}),
     ),
 }
 

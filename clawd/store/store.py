@@ -8,15 +8,18 @@ or the learner.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from clawd.store.cards import Cards
 from clawd.store.connection import Connection, Row
+from clawd.store.lifecycle import Lifecycle
 from clawd.store.people import People
 from clawd.store.sessions import Sessions
 from clawd.store.signals import Signals
+from clawd.store.story import Story
 from clawd.store.turns import Turns
 from clawd.store.updates import Updates
 from clawd.store.verify import verify
@@ -37,6 +40,12 @@ class Store:
         self.signals = Signals(self._connection)
         self.updates = Updates(self._connection)
         self.cards = Cards(self._connection)
+        self.story = Story(self._connection, self.turns, self.signals)
+        self.lifecycle = Lifecycle(self._connection, self.updates)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Keep all other writers out for a moment, those of other processes included."""
+        return self._connection.transaction()
 
     def event(self, kind: str, subject: str | None = None, **detail: Any) -> None:
         """Note something that a person may want to look up later."""

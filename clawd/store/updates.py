@@ -11,13 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clawd.errors import UnknownName
+from clawd.errors import Superseded, UnknownName
 from clawd.store.codec import new_id, now, pack_json
 from clawd.store.connection import Connection, Row
 from clawd.store.records import Update, Version
 
 BLOCKED, UNBLOCKED = "update.blocked", "update.unblocked"
 """Events about an adapter: the newer of the two says whether its updates are held up now, and why."""
+
+RESUMED = "adapter.resumed"
+
+SUPERSEDED = "another version was chosen meanwhile"
 
 
 class Updates:
@@ -29,7 +33,8 @@ class Updates:
     def claim(self, adapter_id: str, base_fingerprint: str, count: int, settings: dict[str, Any]) -> Update | None:
         """Claim the adapter's `count` oldest waiting samples of this base for a new update; None if there are fewer.
 
-        None also while another update of the adapter is running or staged: one at a time.
+        None also while another update of the adapter is running or staged: one at a time. Whoever asked for an update
+        out of turn has it with this one.
         """
         connection = self._connection
         with connection.transaction():
@@ -51,22 +56,17 @@ class Updates:
                 {
                     "id": update_id,
                     "adapter_id": adapter_id,
-                    "number": self._next_number(adapter_id),
+                    "number": next_number(connection, adapter_id),
                     "parent_version_id": active.id if active else None,
                     "state": "running",
                     "settings": pack_json(settings),
                     "started_at": now(),
                 },
             )
+            connection.change("UPDATE adapters SET update_asked_at = NULL WHERE id = ?", (adapter_id,))
             for row in waiting:
                 connection.step("samples", row["id"], ("waiting",), "claimed", update_id=update_id)
         return self.get(update_id)
-
-    def _next_number(self, adapter_id: str) -> int:
-        row = self._connection.row(
-            "SELECT coalesce(max(number), 0) + 1 AS n FROM adapter_versions WHERE adapter_id = ?", (adapter_id,)
-        )
-        return int(row["n"]) if row else 1
 
     def stage(
         self,
@@ -105,10 +105,16 @@ class Updates:
         return self.version(update_id)
 
     def activate(self, version_id: str) -> None:
-        """A staged version is loaded and takes over: the one before retires, the samples are used."""
+        """A staged version is loaded and takes over: the one before retires, the samples are used.
+
+        Raises:
+            Superseded: its parent serves no longer, so that it would undo what a person chose since.
+        """
         connection = self._connection
-        version = self.version(version_id)
         with connection.transaction():
+            version = self.version(version_id)
+            if version.state == "staged" and self.is_outdated(version.adapter_id, version.parent_id):
+                raise Superseded(f"{SUPERSEDED}: version {version.number} goes on from one that no longer serves.")
             connection.change(
                 "UPDATE adapter_versions SET state = 'retired', retired_at = ? "
                 "WHERE adapter_id = ? AND state = 'active'",
@@ -120,6 +126,27 @@ class Updates:
                 "UPDATE samples SET state = 'used', version_id = ? WHERE update_id = ? AND state = 'claimed'",
                 (version_id, version.update_id),
             )
+
+    def is_outdated(self, adapter_id: str, parent_id: str | None) -> bool:
+        """Whether another version than `parent_id` serves the adapter by now."""
+        active = self.active_version(adapter_id)
+        return (active.id if active else None) != parent_id
+
+    def supersede(self, version_id: str) -> None:
+        """A staged version came too late: it is rejected, its samples wait again, as they are not at fault."""
+        version = self.version(version_id)
+        with self._connection.transaction():
+            self._connection.step("adapter_versions", version_id, ("staged",), "rejected", reason=SUPERSEDED)
+            self._connection.step(
+                "updates", version.update_id, ("staged",), "refused", reason=SUPERSEDED, finished_at=now()
+            )
+            self._give_back(version.update_id)
+
+    def _give_back(self, update_id: str) -> None:
+        self._connection.change(
+            "UPDATE samples SET state = 'waiting', update_id = NULL WHERE update_id = ? AND state = 'claimed'",
+            (update_id,),
+        )
 
     def reject(self, version_id: str, reason: str) -> None:
         """A staged version can't be served: what serves stays, its samples are quarantined."""
@@ -167,10 +194,7 @@ class Updates:
                     "WHERE update_id = ? AND state = 'claimed' AND failures >= ?",
                     (f"part of {attempts} failed updates, last: {reason}", update_id, attempts),
                 )
-            connection.change(
-                "UPDATE samples SET state = 'waiting', update_id = NULL WHERE update_id = ? AND state = 'claimed'",
-                (update_id,),
-            )
+            self._give_back(update_id)
 
     # -- reading
 
@@ -186,46 +210,72 @@ class Updates:
         row = self._connection.row("SELECT metrics FROM updates WHERE id = ?", (update_id,))
         return json.loads(row["metrics"]) if row and row["metrics"] else {}
 
+    def settings(self, update_id: str) -> dict[str, Any]:
+        """With which it was made; of an imported or copied version, where it comes from."""
+        row = self._connection.row("SELECT settings FROM updates WHERE id = ?", (update_id,))
+        settings: dict[str, Any] = json.loads(row["settings"]) if row else {}
+        return settings
+
     def running(self) -> list[Update]:
         return [_update(row) for row in self._connection.rows("SELECT * FROM updates WHERE state = 'running'")]
 
     def newest(self, adapter_id: str) -> Update | None:
         row = self._connection.row(
-            "SELECT * FROM updates WHERE adapter_id = ? ORDER BY rowid DESC LIMIT 1", (adapter_id,)
+            "SELECT * FROM updates WHERE adapter_id = ? AND origin = 'training' ORDER BY rowid DESC LIMIT 1",
+            (adapter_id,),
         )
         return _update(row) if row else None
+
+    def since_resumed(self, adapter_id: str) -> list[Update]:
+        """The adapter's trained updates since a person last looked at it (`Lifecycle.resume`), newest first."""
+        rows = self._connection.rows(
+            "SELECT * FROM updates WHERE adapter_id = ?1 AND origin = 'training' AND started_at > coalesce("
+            "(SELECT max(at) FROM events WHERE kind = ?2 AND subject = ?1), 0) ORDER BY rowid DESC",
+            (adapter_id, RESUMED),
+        )
+        return [_update(row) for row in rows]
 
     def version(self, version_id: str) -> Version:
         """Raises UnknownName."""
         row = self._connection.row("SELECT * FROM adapter_versions WHERE id = ?", (version_id,))
         if row is None:
             raise UnknownName(f"There is no adapter version {version_id}.")
-        return _version(row)
+        return to_version(row)
 
     def version_number(self, adapter_id: str, number: int) -> Version | None:
         row = self._connection.row(
             "SELECT * FROM adapter_versions WHERE adapter_id = ? AND number = ?", (adapter_id, number)
         )
-        return _version(row) if row else None
+        return to_version(row) if row else None
 
     def active_version(self, adapter_id: str) -> Version | None:
         """What answers the adapter's requests; None: the bare base."""
         row = self._connection.row(
             "SELECT * FROM adapter_versions WHERE adapter_id = ? AND state = 'active'", (adapter_id,)
         )
-        return _version(row) if row else None
+        return to_version(row) if row else None
 
     def staged_versions(self) -> list[Version]:
         """What waits to be loaded, oldest first."""
         rows = self._connection.rows("SELECT * FROM adapter_versions WHERE state = 'staged' ORDER BY staged_at, id")
-        return [_version(row) for row in rows]
+        return [to_version(row) for row in rows]
 
     def versions(self, adapter_id: str) -> list[Version]:
         """All versions of an adapter, oldest first."""
         rows = self._connection.rows(
             "SELECT * FROM adapter_versions WHERE adapter_id = ? ORDER BY number", (adapter_id,)
         )
-        return [_version(row) for row in rows]
+        return [to_version(row) for row in rows]
+
+
+def next_number(connection: Connection, adapter_id: str) -> int:
+    """Of the adapter's next version. One that a running update is about to make is taken already."""
+    row = connection.row(
+        "SELECT coalesce(max(number), 0) + 1 AS n FROM (SELECT number FROM adapter_versions WHERE adapter_id = ?1 "
+        "UNION ALL SELECT number FROM updates WHERE adapter_id = ?1 AND state IN ('running', 'staged'))",
+        (adapter_id,),
+    )
+    return int(row["n"]) if row else 1
 
 
 def _update(row: Row) -> Update:
@@ -238,10 +288,11 @@ def _update(row: Row) -> Update:
         reason=row["reason"],
         started_at=row["started_at"],
         finished_at=row["finished_at"],
+        origin=row["origin"],
     )
 
 
-def _version(row: Row) -> Version:
+def to_version(row: Row) -> Version:
     return Version(
         id=row["id"],
         adapter_id=row["adapter_id"],
@@ -254,4 +305,7 @@ def _version(row: Row) -> Version:
         update_id=row["update_id"],
         staged_at=row["staged_at"],
         activated_at=row["activated_at"],
+        reason=row["reason"],
+        pinned=bool(row["pinned"]),
+        fault=row["fault"],
     )

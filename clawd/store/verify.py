@@ -32,18 +32,28 @@ CHECKS: dict[str, str] = {
     "sample {id}: used, but its version is {what}": """
         SELECT samples.id, coalesce(adapter_versions.state, 'missing') AS what FROM samples
         LEFT JOIN adapter_versions ON adapter_versions.id = version_id
-        WHERE samples.state = 'used' AND coalesce(adapter_versions.state, '') NOT IN ('active', 'retired')""",
+        WHERE samples.state = 'used' AND coalesce(adapter_versions.state, '') NOT IN ('active', 'retired', 'pruned')""",
     "sample {id}: waiting, yet tied to update {what}": """
         SELECT id, update_id AS what FROM samples WHERE state = 'waiting' AND update_id IS NOT NULL""",
     "version {id}: {what}, but its update is not in the same state": """
         SELECT adapter_versions.id, adapter_versions.state AS what FROM adapter_versions
         JOIN updates ON updates.id = update_id
         WHERE NOT ((adapter_versions.state = 'staged' AND updates.state = 'staged')
-            OR (adapter_versions.state IN ('active', 'retired') AND updates.state = 'active')
+            OR (adapter_versions.state IN ('active', 'retired', 'pruned') AND updates.state = 'active')
             OR (adapter_versions.state = 'rejected' AND updates.state = 'refused'))""",
     "turn {id}: of adapter {what}, answered by another adapter's version": """
         SELECT turns.id, turns.adapter_id AS what FROM turns JOIN adapter_versions ON adapter_versions.id = version_id
         WHERE adapter_versions.adapter_id IS NOT turns.adapter_id""",
+    "turn {id}: being answered by version {what}, whose files are gone": """
+        SELECT turns.id, version_id AS what FROM turns JOIN adapter_versions ON adapter_versions.id = version_id
+        WHERE turns.state = 'recorded' AND adapter_versions.state = 'pruned'""",
+    "user {id}: may not use {what}, which is their own adapter": """
+        SELECT users.id, users.adapter_id AS what FROM users LEFT JOIN adapter_users
+        ON adapter_users.user_id = users.id AND adapter_users.adapter_id = users.adapter_id
+        WHERE adapter_users.user_id IS NULL""",
+    "user {id}: their adapter {what} has been removed": """
+        SELECT users.id, adapters.id AS what FROM users JOIN adapters ON adapters.id = users.adapter_id
+        WHERE adapters.removed_at IS NOT NULL""",
     "turn {id}: in a session of another user than {what}": """
         SELECT turns.id, turns.user_id AS what FROM turns JOIN sessions ON sessions.id = session_id
         WHERE turns.user_id <> sessions.user_id""",

@@ -13,6 +13,7 @@ from typing import Any
 
 from clawd.config import LearnSettings
 from clawd.learner import job as contract
+from clawd.learner.due import Machine
 from clawd.learner.job import Job, Manifest, Outcome, Sample
 from clawd.learner.jobs import ServedModel
 from clawd.learner.publish import Publisher
@@ -93,11 +94,22 @@ class World:
         return turn.state, turn.reason
 
     def updates(self, backend: ScriptedBackend, served: ServedModel | None = None, **settings: Any) -> Updates:
-        """The update loop on this folder. Its clock is `backend.now`."""
+        """The update loop on this folder. Its clocks and its machine are the backend's."""
         model = served or ServedModel(self.data.root / "base.gguf", BASE, "base")
         publisher = Publisher(self.data, self.store, lambda: backend.rings.append("server"))
         chosen = LearnSettings(**{"samples_per_update": 2, **settings})
-        deps = Deps(self.data, self.store, chosen, model, render, backend, publisher, clock=lambda: backend.now)
+        deps = Deps(
+            self.data,
+            self.store,
+            chosen,
+            model,
+            render,
+            backend,
+            publisher,
+            clock=lambda: backend.now,
+            wall=lambda: backend.wall,
+            look_at_machine=lambda: backend.machine,
+        )
         return Updates(deps)
 
     def events(self, kind: str) -> list[dict]:
@@ -122,6 +134,8 @@ class ScriptedBackend:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.wall = time.time()
+        self.machine = Machine(load=0.1, free_memory_mb=8000.0, battery_percent=None)
         self.jobs: list[Path] = []
         self.runs: list[ScriptedUpdate] = []
         self.rings: list[str] = []

@@ -140,7 +140,7 @@ def test_a_folder_that_cannot_be_moved_fails_the_update(
 class TestHousekeeping:
     def keep_house(self, world: World, **settings: float) -> None:
         publisher = Publisher(world.data, world.store, lambda: None)
-        Housekeeping(world.data, world.store, publisher, SessionSettings(**settings)).tick()
+        Housekeeping(world.data, world.store, publisher, SessionSettings(**settings), keep=5).tick()
 
     def test_idle_sessions_are_closed_and_their_last_turn_has_no_next_state(self, world: World) -> None:
         turn_id = world.turn()

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from clawd.config import LearnSettings
 from clawd.learner.job import Outcome
 from clawd.learner.jobs import ServedModel, folder_of
+from clawd.learner.schedule import Updates
+from clawd.learner.trust import Trust
+from clawd.store.records import NewTurn, Version
 from tests.learner.parts import BASE, ScriptedBackend, World, words
 
 
@@ -298,3 +303,229 @@ def test_whether_an_adapter_is_blocked_is_known_across_restarts(world: World, ba
     last.recover()
     last.tick()
     assert world.events("update.unblocked") == [{"adapter": "default"}]
+
+
+class TestWhen:
+    """learn.when, limits, and a person who asks."""
+
+    def reasons(self, world: World) -> list[str]:
+        return [event["reason"] for event in world.events("update.blocked")]
+
+    def test_manual_begins_only_when_somebody_asks(self, world: World, backend: ScriptedBackend) -> None:
+        updates = world.updates(backend, when="manual", samples_per_update=16)
+        world.samples(20)
+        updates.tick()
+        assert backend.jobs == []
+        assert "clawd train --now" in self.reasons(world)[0]
+        world.store.lifecycle.ask_update(world.user.adapter.id)
+        updates.tick()
+        assert counts(world) == {"claimed": 16, "waiting": 4}
+        backend.succeed()
+        updates.tick()
+        world.store.updates.activate(world.store.updates.staged_versions()[0].id)
+        updates.tick()
+        assert len(backend.jobs) == 1  # asked once, done once
+
+    def test_who_asks_gets_an_update_of_what_there_is(self, world: World, backend: ScriptedBackend) -> None:
+        updates = world.updates(backend, samples_per_update=16)
+        world.store.lifecycle.ask_update(world.user.adapter.id)
+        updates.tick()
+        assert not world.store.lifecycle.is_update_asked(world.user.adapter.id)  # there was nothing to learn from
+        world.samples(1)
+        updates.tick()
+        assert backend.jobs == []
+        world.store.lifecycle.ask_update(world.user.adapter.id)
+        updates.tick()
+        assert counts(world) == {"claimed": 1}
+
+    def test_idle_waits_for_quiet(self, world: World, backend: ScriptedBackend) -> None:
+        updates = world.updates(backend, when="idle", idle_minutes=10)
+        world.samples(2)
+        backend.wall = world.store.turns.get(world.turn()).finished_at + 599
+        updates.tick()
+        assert backend.jobs == []
+        assert self.reasons(world) == ['10 minutes without a request (learn.when = "idle")']
+        backend.wall += 2
+        updates.tick()
+        assert len(backend.jobs) == 1
+        assert len(world.events("update.unblocked")) == 1
+
+    def test_a_request_that_runs_is_no_quiet_and_the_judges_own_is(
+        self, world: World, backend: ScriptedBackend
+    ) -> None:
+        turn = world.store.turns.get(world.turn())
+        running = NewTurn(
+            session_id=turn.session_id,
+            user_id=turn.user_id,
+            adapter_id=None,
+            version_id=None,
+            base_fingerprint=BASE,
+            kind="side",
+            kind_evidence="header",
+            prompt_ids=(1,),
+            messages=[],
+            request_hash="q",
+        )
+        world.store.turns.begin(running)  # of the judge: the bare base, aside
+        assert world.store.lifecycle.last_request_at() == turn.finished_at
+        world.store.turns.begin(dataclasses.replace(running, kind="main"))
+        assert world.store.lifecycle.last_request_at() > turn.finished_at
+
+    def test_in_a_window_all_that_is_due_is_trained_and_nothing_after(
+        self, world: World, backend: ScriptedBackend
+    ) -> None:
+        updates = world.updates(backend, when="window", cron="0 2 * * *")
+        world.samples(4)
+        updates.tick()
+        assert backend.jobs == []
+        backend.wall += 86400
+        for number in (1, 2):
+            updates.tick()
+            assert len(backend.jobs) == number
+            backend.succeed()
+            updates.tick()
+            world.store.updates.activate(world.store.updates.staged_versions()[0].id)
+        updates.tick()
+        world.samples(2)
+        updates.tick()
+        assert len(backend.jobs) == 2  # it is over
+        assert "learn.cron" in self.reasons(world)[-1]
+
+    def test_a_suspended_machine_catches_up_once(self, world: World, backend: ScriptedBackend) -> None:
+        """D4."""
+        updates = world.updates(backend, when="window", cron="0 2 * * *")
+        updates.tick()
+        backend.wall += 4 * 86400
+        world.samples(2)
+        updates.tick()
+        backend.succeed()
+        updates.tick()
+        world.store.updates.activate(world.store.updates.staged_versions()[0].id)
+        updates.tick()
+        (event,) = world.events("window.opened")
+        assert (event["times"], event["late"]) == (4, True)
+        assert len(backend.jobs) == 1
+
+    def test_limits_hold_an_update_back_until_they_are_kept(self, world: World, backend: ScriptedBackend) -> None:
+        updates = world.updates(backend, max_load=2.0)
+        world.samples(2)
+        backend.machine = dataclasses.replace(backend.machine, load=5.0)
+        updates.tick()
+        updates.tick()
+        assert self.reasons(world) == ["a load average of 2 or less (learn.max_load)"]
+        backend.machine = dataclasses.replace(backend.machine, load=1.0)
+        backend.now += 60
+        updates.tick()
+        assert len(backend.jobs) == 1
+
+
+class TestTrust:
+    def refuse(self, world: World, backend: ScriptedBackend, updates: Updates, reason: str = "too far") -> None:
+        world.samples(2)
+        updates.tick()
+        backend.end(Outcome(state="refused", reason=reason))
+        updates.tick()
+
+    def test_refusals_in_a_row_halt_the_adapter_until_somebody_has_looked(
+        self, world: World, backend: ScriptedBackend
+    ) -> None:
+        updates, adapter = world.updates(backend, halt_after=3), world.user.adapter
+        for _ in range(3):
+            assert world.store.lifecycle.halted(adapter.id) is None
+            self.refuse(world, backend, updates)
+        halt = world.store.lifecycle.halted(adapter.id)
+        assert halt is not None and halt.reason == "3 updates in a row came to nothing, the last one: too far"
+        world.samples(2)
+        updates.tick()
+        assert len(backend.jobs) == 3
+        assert "clawd adapter resume default" in world.events("update.blocked")[0]["reason"]
+        world.store.lifecycle.ask_update(adapter.id)
+        updates.tick()
+        assert len(backend.jobs) == 3  # asking isn't looking
+        world.store.lifecycle.resume(adapter.id)
+        updates.tick()
+        assert len(backend.jobs) == 4
+        backend.end(Outcome(state="refused", reason="too far"))
+        updates.tick()
+        assert world.store.lifecycle.halted(adapter.id) is None  # it counts from where somebody looked
+
+    def test_a_good_one_between_and_blameless_ones_dont_count(self, world: World, backend: ScriptedBackend) -> None:
+        updates, adapter = world.updates(backend, halt_after=2), world.user.adapter
+        self.refuse(world, backend, updates)
+        self.refuse(world, backend, updates, reason="No signal: all rewards are equal.")
+        world.samples(2)
+        updates.tick()
+        backend.succeed()
+        updates.tick()
+        world.store.updates.activate(world.store.updates.staged_versions()[0].id)
+        self.refuse(world, backend, updates)
+        world.samples(2)
+        updates.tick()
+        updates.stop()
+        assert world.store.lifecycle.halted(adapter.id) is None
+
+    def test_another_adapter_goes_on(self, world: World, backend: ScriptedBackend) -> None:
+        updates = world.updates(backend, halt_after=1)
+        self.refuse(world, backend, updates)
+        anna, _ = world.store.people.add("anna")
+        world.samples(2, user=anna)
+        updates.tick()
+        assert backend.job().adapter_name == "anna"
+
+    def served(self, world: World, count: int) -> list[Version]:
+        backend = ScriptedBackend()
+        updates = world.updates(backend)
+        for _ in range(count):
+            world.samples(2)
+            updates.tick()
+            backend.succeed()
+            updates.tick()
+            world.store.updates.activate(world.store.updates.staged_versions()[0].id)
+        return world.store.updates.versions(world.user.adapter.id)
+
+    def test_a_run_of_bad_versions_goes_back_to_the_last_good_one(self, world: World) -> None:
+        trust = Trust(world.store, LearnSettings(roll_back_after=2))
+        versions = self.served(world, 4)
+        assert trust.hold_against(versions[2], "nonsense") is None
+        assert world.store.lifecycle.waiting_switches() == []
+        assert trust.hold_against(versions[3], "nonsense too") == versions[1]
+        (switch,) = world.store.lifecycle.waiting_switches()
+        assert (switch.version_id, switch.asked_by) == (versions[1].id, "learner")
+        assert "2 versions in a row turned out bad, the last one: nonsense too" in switch.why
+        assert world.store.lifecycle.halted(world.user.adapter.id) is not None
+        world.store.lifecycle.grant(switch)
+        assert world.store.updates.active_version(world.user.adapter.id).number == 2
+
+    def test_bad_from_the_beginning_goes_back_to_the_base(self, world: World) -> None:
+        trust = Trust(world.store, LearnSettings(roll_back_after=2))
+        for version in self.served(world, 2):
+            trust.hold_against(version, "nonsense")
+        (switch,) = world.store.lifecycle.waiting_switches()
+        assert switch.version_id is None
+
+    def test_an_old_versions_fault_changes_nothing_that_serves(self, world: World) -> None:
+        trust = Trust(world.store, LearnSettings(roll_back_after=1))
+        versions = self.served(world, 3)
+        assert trust.hold_against(versions[0], "nonsense") is None
+        assert world.store.lifecycle.waiting_switches() == []
+
+
+def test_what_was_trained_from_a_version_that_serves_no_longer_is_given_up(
+    world: World, backend: ScriptedBackend
+) -> None:
+    """A rollback during an update: its result would undo it. Its samples wait again, and nobody is blamed."""
+    updates = world.updates(backend)
+    world.samples(2)
+    updates.tick()
+    backend.succeed()
+    updates.tick()
+    world.store.updates.activate(world.store.updates.staged_versions()[0].id)
+    sample, _ = world.samples(2)
+    updates.tick()
+    world.store.lifecycle.use(world.user.adapter.id, None)
+    backend.succeed()
+    updates.tick()
+    assert world.store.updates.staged_versions() == []
+    assert world.events("update.failed")[0]["reason"] == "another version was chosen meanwhile"
+    assert (world.store.signals.get(sample).state, world.store.signals.get(sample).failures) == ("claimed", 0)
+    assert backend.job().parent is None and backend.job().number == 2  # the next one begins from what serves

@@ -65,8 +65,8 @@ def no_signal(samples: Sequence[Sample]) -> str | None:
 
     A = r gives a gradient even where all rewards are equal, but one without a contrast: a batch of -1s lets probability
     flow anywhere, one of +1s makes the policy more certain of whatever it does. So equal rewards are skipped as a group
-    without variance is, unless a hint says which way. A single sample is equal to nothing. Where every response was cut,
-    the rewards are about answers that nobody has seen the end of: they don't count either.
+    without variance is, unless a hint says which way. A single sample is equal to nothing. Where every response was
+    cut, the rewards are about answers that nobody has seen the end of: they don't count either.
     """
     if any(sample.hints for sample in samples):
         return None

@@ -1,4 +1,4 @@
-"""`GET /v1/models`: the base, and the caller's adapter with its versions."""
+"""`GET /v1/models`: the base, and the adapters that the caller may use, with their versions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ def make_router(services: Services) -> APIRouter:
 
     def names_for(request: Request) -> list[str]:
         user = identify(services.store, request, services.owner_key)
-        found = [names.FAMILY, names.adapter_model(user.adapter.name)]
-        for version in services.store.updates.versions(user.adapter.id):
-            if version.state in ("active", "retired"):
-                found.append(names.adapter_model(user.adapter.name, version.number))
+        found = [names.FAMILY]
+        for adapter in services.store.people.adapters_of(user):
+            found.append(names.adapter_model(adapter.name))
+            found += [
+                names.adapter_model(adapter.name, version.number)
+                for version in services.store.updates.versions(adapter.id)
+                if version.state in ("active", "retired")
+            ]
         return [*found, services.versions.base_name]
 
     return router
