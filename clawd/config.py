@@ -192,7 +192,9 @@ class GateSettings(Section):
     max_degenerate: Annotated[float, Field(ge=0, le=1)] | None = 0.1
     """Largest share of empty, one-token, endlessly repeating or garbled answers beyond the base's own share."""
     max_length_ratio: Annotated[float, Field(gt=1)] | None = 3.0
-    """Largest factor between the mean length of its answers and the base's, either way."""
+    """Largest factor between the mean length of its answers and the base's, either way, where the base's end."""
+    max_runaway: Annotated[float, Field(ge=0, le=1)] | None = 0.5
+    """Largest share of its answers that don't end within `answer_tokens` where the base's do."""
     max_wrong_way: Annotated[float, Field(ge=0)] | None = 0.05
     """Largest mean move against the held-back samples' signal, in nats per token."""
 

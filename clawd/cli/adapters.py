@@ -1,4 +1,5 @@
-"""adapter list, show, use, rollback, accept, refuse, pin, unpin, create, rename, rm, share, unshare, resume, export, import."""
+"""adapter list, show, use, rollback, accept, refuse, pin, unpin, create, rename, rm, share, unshare, resume, export,
+import."""
 
 from __future__ import annotations
 

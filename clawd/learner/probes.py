@@ -67,7 +67,7 @@ Render = Callable[[list[Message]], list[int]]
 
 
 def probes(store: Store, update: Update, base_fingerprint: str, settings: GateSettings, render: Render) -> Probes:
-    """As token ids. An own message is put alone, without its system prompt and tools, whose length would cost minutes."""
+    """As token ids. An own message is put alone: with its system prompt and tools it could cost minutes."""
     batch = [store.turns.get(sample.turn_id) for sample in store.signals.of_update(update.id)]
     recent = store.turns.first_of_conversations(update.adapter_id, base_fingerprint, LOOKED_AT)
     own = own_messages(recent, batch, settings.own_answers)

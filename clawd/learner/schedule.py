@@ -260,7 +260,8 @@ class Updates:
                 doubt=outcome.doubt,
                 folder=str(version.folder),
             )
-            self._hold_against_parent(update, outcome)
+            if (fault := outcome.parent_fault) and update.parent_version_id:
+                self._store.lifecycle.hold_against(update.parent_version_id, fault)  # which is about to be replaced
             return
         self._quarantine(outcome.quarantined)
         reason = outcome.reason or "no reason given"
@@ -274,7 +275,7 @@ class Updates:
             self._fail(update, reason, self._deps.settings.attempts, outcome)
 
     def _hold_against_parent(self, update: Update, outcome: Outcome) -> None:
-        """What the gate found wrong with the version that serves, which the update began from."""
+        """The update is refused, so what it began from serves on: what the gate found wrong with that one counts."""
         if outcome.parent_fault is None or update.parent_version_id is None:
             return
         parent = self._store.updates.version(update.parent_version_id)

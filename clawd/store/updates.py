@@ -83,8 +83,8 @@ class Updates:
         """An update's result lies in its final folder: the server may load it. The version's id is the update's own.
 
         That update and version share an id makes publishing twice impossible. `left_out` says of samples, by id, why
-        the update could not use them: they are quarantined, the others stay claimed until the version is active. Those of
-        `held_back` weren't trained: they wait again. With `needs_word` the server loads nothing before `accept`.
+        the update could not use them: they are quarantined, the others stay claimed until the version is active. Those
+        of `held_back` weren't trained: they wait again. With `needs_word` the server loads nothing before `accept`.
         """
         update = self.get(update_id)
         with self._connection.transaction():

@@ -45,7 +45,7 @@ def ask_all(job: Job, adapter: Path, threads: int) -> dict[str, Given]:
     if job.parent is not None:
         asked["active"] = Asked(adapter=job.parent / ADAPTER_GGUF, prompts=own)
     due = {name: one for name, one in asked.items() if one.prompts}
-    found: dict[str, list[Answer]] = dict.fromkeys(asked, [])
+    found: dict[str, list[Answer]] = {name: [] for name in asked}
     if due:
         question = Question(
             base=job.base, asked=list(due.values()), most=job.settings.gate.answer_tokens, threads=threads
@@ -93,6 +93,8 @@ def _path(job: Job) -> Path:
 
 def _kept(job: Job) -> list[Answer] | None:
     """None: they must be given anew, because there are none or the file is damaged."""
+    if not job.probes.neutral:
+        return []
     try:
         answers = KEPT.validate_json(_path(job).read_bytes())
     except (OSError, ValidationError):

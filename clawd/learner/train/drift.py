@@ -1,4 +1,4 @@
-"""How far the steps of an update have moved the policy at the responses' tokens: from the version before, from the base."""
+"""How far the steps of an update have moved the policy at the responses' tokens, from old and from the base."""
 
 from __future__ import annotations
 

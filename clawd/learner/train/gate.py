@@ -1,7 +1,7 @@
 """Whether a new version may take the place of the one that serves: what it answers, beside that one and the base.
 
-Figures first, from the served files (`answers.py`) and from the trainer, whose agreement with them has just been checked
-(`validate.py`); then `objections`, a pure function of the figures. Nothing here was trained on.
+Figures first, from the served files (`answers.py`) and from the trainer, whose agreement with them has just been
+checked (`validate.py`); then `objections`, a pure function of the figures. Nothing here was trained on.
 """
 
 from __future__ import annotations
@@ -40,27 +40,36 @@ def measure(policy: Policy, job: Job, given: Mapping[str, Given], held_back: Seq
     figures: Figures = {}
     if given["base"].neutral:
         figures["neutral_kl"] = neutral_kl(policy, job, given["base"].neutral)
-    told = {name: (answers.neutral, answers.own) for name, answers in given.items()}
+    base, own = given["base"].neutral + given["base"].own, given["base"].own
+    candidate = given["candidate"].neutral + given["candidate"].own
+    compared = [("candidate", candidate, base), ("base", base, base)]
     if "active" in given:
-        told["base_own"] = ([], given["base"].own)  # what the version that serves now is compared with
-    for name, (neutral, own) in told.items():
-        prompts = (job.probes.neutral if neutral else []) + (job.probes.own if own else [])
-        if prompts:
-            figures |= {f"{what}_{name}": value for what, value in form(policy, job, prompts, neutral + own).items()}
+        compared += [("active", given["active"].own, own), ("base_own", own, own)]
+    for name, answers, beside in compared:
+        if answers:
+            prompts = (job.probes.neutral + job.probes.own)[-len(answers) :]
+            of_form = form(policy, prompts, answers, beside, job.settings.micro_batch_tokens)
+            figures |= {f"{what}_{name}": value for what, value in of_form.items()}
     if held_back:
         figures["held_back_gain"] = fmean(gains(policy, held_back, job.settings.loss))
     return figures
 
 
-def form(policy: Policy, job: Job, prompts: Sequence[list[int]], answers: Sequence[Answer]) -> Figures:
-    """Share of answers that are none, and the mean length."""
-    budget = job.settings.micro_batch_tokens
+def form(
+    policy: Policy, prompts: Sequence[list[int]], answers: Sequence[Answer], base: Sequence[Answer], budget: int
+) -> Figures:
+    """Share of answers that are none; where the base's end: the mean length, and the share of those that don't end."""
     nats = base_nats(policy, prompts, [answer.ids for answer in answers], budget)
     bad = [
         degenerate(answer.ids, answer.text) is not None or surprise > GARBLED_NATS
         for answer, surprise in zip(answers, nats, strict=True)
     ]
-    return {"degenerate": fmean(bad), "length": fmean(len(answer.ids) for answer in answers)}
+    figures = {"degenerate": fmean(bad)}
+    beside_ended = [answer for answer, of_base in zip(answers, base, strict=True) if of_base.ended]
+    if beside_ended:
+        figures["length"] = fmean(len(answer.ids) for answer in beside_ended)
+        figures["runaway"] = fmean(not answer.ended for answer in beside_ended)
+    return figures
 
 
 @torch.no_grad()
@@ -129,6 +138,7 @@ def objections(figures: Mapping[str, float], settings: GateSettings, who: str = 
         _drifted,
         _degenerate,
         _length,
+        _runaway,
     )
     found = [check(figures, settings, who) for check in checks]
     if who == "candidate":
@@ -156,8 +166,8 @@ def _degenerate(figures: Mapping[str, float], settings: GateSettings, who: str) 
     if found is None or limit is None or found <= usual + limit:
         return None
     return (
-        f"{found:.0%} of its answers are empty, cut to one token, garbled or endless repetition, and {usual:.0%} of the "
-        f"base's: learn.gate.max_degenerate allows {limit:.0%} more"
+        f"{found:.0%} of its answers are empty, of one token, garbled or endless repetition, and {usual:.0%} of "
+        f"the base's: learn.gate.max_degenerate allows {limit:.0%} more"
     )
 
 
@@ -168,6 +178,16 @@ def _length(figures: Mapping[str, float], settings: GateSettings, who: str) -> s
     return (
         f"its answers are {found:.0f} tokens long in the mean, and the base's {usual:.0f}: beyond "
         f"learn.gate.max_length_ratio = {limit:g}"
+    )
+
+
+def _runaway(figures: Mapping[str, float], settings: GateSettings, who: str) -> str | None:
+    found, limit = figures.get(f"runaway_{who}"), settings.max_runaway
+    if found is None or limit is None or found <= limit:
+        return None
+    return (
+        f"{found:.0%} of its answers don't come to an end where the base's do, more than "
+        f"learn.gate.max_runaway = {limit:.0%}"
     )
 
 

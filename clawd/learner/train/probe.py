@@ -2,8 +2,8 @@
 
     python -m clawd.learner.train.probe < QUESTION.json
 
-`Question` in, `Answers` out, as JSON. A process of its own, so that a crash in llama.cpp costs an answer, not the update.
-Loads no torch.
+`Question` in, `Answers` out, as JSON. A process of its own, so that a crash in llama.cpp costs an answer, not
+the update. Loads no torch.
 """
 
 from __future__ import annotations
