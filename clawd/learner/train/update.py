@@ -22,7 +22,7 @@ Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metri
     validate/mismatch_kl, validate/base_mismatch_kl, validate/effect_kl   through llama.cpp, nats per token
     validate/trained_effect_kl                                         adapter on against off, by the trainer
     gate/neutral_kl                                     KL(cur ‖ base) on the base's answers to the bundled prompts
-    gate/degenerate_*, gate/length_*, gate/runaway_*                    of `candidate`, `base`; on own messages: `active`, `base_own`
+    gate/degenerate_*, gate/length_*, gate/runaway_*    of `candidate`, `base`; on own messages `active`, `base_own`
     gate/held_back_gain                                 towards the held-back samples' signal, nats per token
     memory/peak_mb
 """
