@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup rebuild-llama start test check
+.PHONY: help setup rebuild-llama start test test-openclaw check
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -24,3 +24,7 @@ check: setup ## style, format, types
 
 test: check ## set up, check, and run the tests
 	$(BIN)/python -m pytest
+
+test-openclaw: setup ## run the tests with a real OpenClaw and JavaScript clients; fetches 900 MB from npm once
+	@command -v npm >/dev/null || { echo "npm is missing: on Debian, apt-get install npm" >&2; exit 1; }
+	$(BIN)/python -m pytest -m "openclaw or node"

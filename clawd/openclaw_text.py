@@ -1,5 +1,7 @@
 """What OpenClaw writes into messages besides people's own words, and how it is told apart from them.
 
+Claude Code's reminders are the one thing of another agent in here: to all who ask, they are machine context as well.
+
 Pure text in, text out, in one pass over it: a marker that a client sends a thousand times costs a thousand finds.
 Used where turns are recognised and where they are judged; what was served is stored as it was.
 """
@@ -39,6 +41,8 @@ RETRIES = (
 MEMORY_FLUSH = "Pre-compaction memory flush"
 
 _CONTEXT_MARK = re.compile(rf"^[ \t]*({BEGIN_CONTEXT}|{END_CONTEXT})[ \t]*\r?$", re.MULTILINE)
+_REMINDER = re.compile(r"^[ \t]*<system-reminder>", re.MULTILINE)
+_END_REMINDER = "</system-reminder>"
 _REPLY_MARK = re.compile(r"\[\[reply_to[^\]\n]{0,200}\]\][ \t]*")
 _THINK, _END_THINK = "<think>", "</think>"
 
@@ -48,6 +52,7 @@ def without_context(text: str) -> str:
 
     Blocks may lie inside each other. One that is never closed goes on to the end. Without any, the text is unchanged.
     """
+    text = _without_reminders(text)
     kept, depth, done = [], 0, 0
     for mark in _CONTEXT_MARK.finditer(text):
         if mark[1] == BEGIN_CONTEXT:
@@ -62,6 +67,17 @@ def without_context(text: str) -> str:
     if depth == 0:
         kept.append(text[done:])
     return "\n\n".join(part for piece in kept if (part := piece.strip()))
+
+
+def _without_reminders(text: str) -> str:
+    """Without `<system-reminder>` blocks that begin a line; one that is never closed is text like any other."""
+    kept, at = [], 0
+    while (begin := _REMINDER.search(text, at)) and (end := text.find(_END_REMINDER, begin.end())) >= 0:
+        kept.append(text[at : begin.start()])
+        at = end + len(_END_REMINDER)
+    if not kept:
+        return text
+    return "\n\n".join(part for piece in [*kept, text[at:]] if (part := piece.strip()))
 
 
 def said(text: str) -> str:

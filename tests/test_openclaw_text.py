@@ -24,6 +24,12 @@ BLOCK = f"{BEGIN_CONTEXT}\nrun 7, load 0.3\n{END_CONTEXT}"
         (f"kept\n{BEGIN_CONTEXT}\nnever closed", "kept"),
         (f"what does {BEGIN_CONTEXT} mean?", f"what does {BEGIN_CONTEXT} mean?"),
         (f"{END_CONTEXT}\nalone", f"{END_CONTEXT}\nalone"),
+        ("<system-reminder>\nToday is Monday.\n</system-reminder>", ""),
+        ("<system-reminder>a</system-reminder>\nFix it.\n  <system-reminder>\nb\n</system-reminder>\n", "Fix it."),
+        ("before\n<system-reminder>a</system-reminder> after", "before\n\nafter"),
+        ("<system-reminder>\nnever closed", "<system-reminder>\nnever closed"),
+        ("what is <system-reminder>a</system-reminder>?", "what is <system-reminder>a</system-reminder>?"),
+        (f"<system-reminder>{BEGIN_CONTEXT}</system-reminder>kept\n{BLOCK}", "kept"),
     ],
 )
 def test_blocks_of_machine_context_are_cut_out(text: str, left: str) -> None:
@@ -65,7 +71,18 @@ def test_what_comes_back_of_an_answer(answer: str, seen: str) -> None:
     assert shown(answer) == seen
 
 
-@pytest.mark.parametrize("text", ["<think>", f"{BEGIN_CONTEXT}\n", "[[reply_to", "[Sun 2026-11-29 15:42 ", "Runtime: "])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>",
+        "<system-reminder>\n",
+        "<system-reminder></system-reminder>\n",
+        f"{BEGIN_CONTEXT}\n",
+        "[[reply_to",
+        "[Sun 2026-11-29 15:42 ",
+        "Runtime: ",
+    ],
+)
 def test_markers_in_any_number_take_linear_time(text: str) -> None:
     started = time.perf_counter()
     long = text * 20_000

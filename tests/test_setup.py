@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -205,14 +206,22 @@ class TestFiles:
             text = (ROOT / name).read_text()
             assert not re.search(r"https?://|index-url|find-links", text), name
 
+    def test_the_javascript_clients_are_pinned_and_come_from_wherever_npm_is_told_to_look(self) -> None:
+        wanted = json.loads((ROOT / "tests" / "node" / "package.json").read_text())
+        locked = json.loads((ROOT / "tests" / "node" / "package-lock.json").read_text())["packages"]
+        for name, version in (wanted["dependencies"] | wanted["optionalDependencies"]).items():
+            assert locked[f"node_modules/{name}"]["version"] == version
+        assert all("integrity" in package or package.get("inBundle") for path, package in locked.items() if path)
+        assert not any("resolved" in package for package in locked.values())
+
     def test_make_targets(self) -> None:
         done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
         listed = re.findall(r"^make (\S+)", done.stdout, re.M)
-        assert listed == ["help", "setup", "rebuild-llama", "start", "check", "test"]
+        assert listed == ["help", "setup", "rebuild-llama", "start", "check", "test", "test-openclaw"]
         plan = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         order = [plan.index(part) for part in ("set_up.py", "ruff check", "ruff format --check", "mypy", "pytest")]
         assert order == sorted(order)
-        assert "make test" in (ROOT / ".ci" / "run").read_text()
+        assert {"make test", "make test-openclaw"} <= set((ROOT / ".ci" / "run").read_text().splitlines())
         assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 

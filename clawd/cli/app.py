@@ -8,7 +8,7 @@ import sys
 import typer
 
 from clawd import __version__
-from clawd.cli import adapter_merge, adapters, bench, connect, demo, learn, life, settings, train, users
+from clawd.cli import adapter_merge, adapters, bench, card, connect, demo, learn, life, settings, train, users
 from clawd.daemon.logs import MESSAGE_PREFIX
 from clawd.errors import ClawdError
 
@@ -42,6 +42,7 @@ settings.add_to(app)
 users.add_to(app)
 adapters.add_to(app)
 adapter_merge.add_to(adapters.adapters)
+card.add_to(adapters.adapters)
 train.add_to(app)
 learn.add_to(app)
 connect.add_to(app)

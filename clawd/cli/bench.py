@@ -58,6 +58,14 @@ def start(quick: bool = QUICK, json_output: bool = JSON) -> None:
     _tell(lambda command: benchmark.run(quick=quick, command=command), "start", quick, json_output)
 
 
+@bench.command("update")
+def update(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = JSON) -> None:
+    """Speed and memory of an update beside a plain reference, and whether both have the same gradients."""
+    from clawd.bench.update import run as benchmark  # noqa: PLC0415
+
+    _tell(lambda command: benchmark.run(model, quick=quick, command=command), "update", quick, json_output)
+
+
 @bench.command("serve")
 def serve(
     model: Path | None = MODEL,
@@ -98,14 +106,6 @@ def _drawing() -> Callable[[Report, Path], None]:
     except ModuleNotFoundError as error:
         raise MissingExtra(f"The plot needs {error.name}: pip install 'clawd[bench]', or --no-plot.") from None
     return draw
-
-
-@bench.command("update")
-def update(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = JSON) -> None:
-    """Speed and memory of an update beside a plain reference, and whether both have the same gradients."""
-    from clawd.bench.update import run as benchmark  # noqa: PLC0415
-
-    _tell(lambda command: benchmark.run(model, quick=quick, command=command), "update", quick, json_output)
 
 
 def _tell(measure: Callable[[str], Report], name: str, quick: bool, json_output: bool) -> None:

@@ -1,6 +1,6 @@
 """What OpenClaw needs to know of clawd: its provider entry, and the lean profile; from old config text to new.
 
-Only clawd's own provider entry is set, key by key, and with `lean` the four settings that make the prompt small.
+Only clawd's own provider entry is set, key by key, and with `lean` the settings that fit OpenClaw into a small window.
 Nothing that OpenClaw may do is widened: a list of allowed tools that is there is only ever cut down. Which model
 answers by default stays as it is.
 """
@@ -20,8 +20,8 @@ MODEL = f"{PROVIDER}/{FAMILY}"
 """How OpenClaw calls the model. It stays the same over all versions of the adapter, so that history stays valid."""
 
 DEFAULT_PROMPT_TOKENS = 11_900
-LEAN_PROMPT_TOKENS = 3_300
-"""OpenClaw 2026.9.6's first turn, system prompt and tools, in tokens of a Qwen vocabulary."""
+LEAN_PROMPT_TOKENS = 3_700
+"""OpenClaw 2026.9.6's first turn, system prompt and tools: the first in a Qwen vocabulary, the second in SmolLM2's."""
 
 ROOM_TOKENS = 1_500
 """What a short conversation needs beside the prompt."""
@@ -35,6 +35,9 @@ LEAN: dict[tuple[str, ...], Any] = {
     ("agents", "defaults", "skipBootstrap"): True,
     ("agents", "defaults", "contextInjection"): "never",
     ("agents", "defaults", "skills"): [],
+    # OpenClaw's own margin, 4,000 tokens, leaves nothing of an 8k window: it would flush its memory after every turn,
+    # and the flush would take the conversation's place in the prompt cache.
+    ("agents", "defaults", "compaction", "memoryFlush", "softThresholdTokens"): 500,
 }
 COMPAT = {
     "sendSessionAffinityHeaders": True,

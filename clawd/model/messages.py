@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from clawd.errors import TemplateError
+from clawd.model.order import MessageOrder
 from clawd.model.template import ChatTemplate
 
 Message = Mapping[str, Any]
@@ -46,16 +47,18 @@ What it returns follows between <tool_response> tags."""
 class TemplateForm:
     def __init__(self, template: ChatTemplate) -> None:
         self._template = template
+        self._order = MessageOrder(template)
         self.takes_tools = MENTIONS_TOOLS.search(template.source) is not None
 
     def adapt(
         self, messages: Sequence[Message], tools: Sequence[Message] | None
     ) -> tuple[list[Message], Sequence[Message] | None]:
         """Messages and tools as the template takes them."""
+        messages = self._order.adapt(messages)
         if not self.takes_tools:
-            return self._in_hermes_form(messages, tools), None
+            return self._order.adapt(self._in_hermes_form(messages, tools)), None  # results are a person's words there
         if not any(KEYS & message.keys() for message in messages):
-            return list(messages), tools
+            return messages, tools
         if not self._shows_calls:
             messages = [_with_calls_as_text(message) for message in messages]
         shaped = [self._shaped(message) for message in messages]
@@ -108,7 +111,7 @@ class TemplateForm:
     def _with_instructions(self, messages: list[Message], tools: Sequence[Message]) -> list[Message]:
         text = INSTRUCTIONS.format(signatures="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools))
         first = messages[0] if messages else {"role": "user", "content": ""}
-        if first.get("role") == "system" or not self._takes_system:
+        if first.get("role") == "system" or not self._order.takes_system:
             joined = (
                 f"{first['content']}\n\n{text}" if first.get("role") == "system" else f"{text}\n\n{first['content']}"
             )
@@ -141,14 +144,6 @@ class TemplateForm:
     def _takes_several(self) -> bool:
         arguments: Any = {"x": 1} if self._takes_objects else '{"x": 1}'
         return self._renders(arguments, calls=2)
-
-    @cached_property
-    def _takes_system(self) -> bool:
-        try:
-            messages = [{"role": "system", "content": "probed"}, {"role": "user", "content": "hi"}]
-            return "probed" in self._template.render(messages)
-        except TemplateError:
-            return False
 
     @cached_property
     def _wants_thinking(self) -> bool:

@@ -1,4 +1,7 @@
-"""Messages to prompt ids: the one place where that happens, so that what is trained is what was served."""
+"""Messages to prompt ids: the one place where that happens, so that what is trained is what was served.
+
+Only the template writes control tokens: what messages, tools and arguments spell of them stays text (`guard.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clawd.errors import TemplateError
+from clawd.model.guard import Guard, Rendered, spans
 from clawd.model.messages import TemplateForm
+from clawd.model.replies.families import OWN_TAGS
 from clawd.model.template import ChatTemplate
 from clawd.model.vocab import Vocabulary
 
@@ -18,6 +23,7 @@ class PromptRenderer:
         self.vocabulary = vocabulary
         self.template = template
         self.form = TemplateForm(template)
+        self.control = vocabulary.control_texts()
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> PromptRenderer:
@@ -46,12 +52,25 @@ class PromptRenderer:
         Raises:
             TemplateError: the template fails on these messages.
         """
-        messages, tools = self.form.adapt(messages, tools)
-        return self.tokenise(self.template.render(messages, tools, add_generation_prompt, **variables))
+        try:
+            guard = Guard(self.control, OWN_TAGS, messages, tools, variables)
+            shaped, offered = self.form.adapt(guard.messages, guard.tools)
+            text = self.template.render(shaped, offered, add_generation_prompt, **guard.variables)
+        except RecursionError:
+            raise TemplateError("The messages, tools or template arguments are nested too deeply.") from None
+        return self._tokenise(guard.restored(text))
+
+    def _tokenise(self, rendered: Rendered) -> list[int]:
+        ids: list[int] = []
+        for text, parse_special in spans(rendered, self.control):
+            ids += self.vocabulary.tokenise(text, parse_special=parse_special)
+        return self._with_bos(ids)
 
     def tokenise(self, text: str) -> list[int]:
-        """Ids of a rendered prompt."""
-        ids = self.vocabulary.tokenise(text, parse_special=True)
+        """Ids of a prompt that somebody has rendered: control tokens in it are such."""
+        return self._with_bos(self.vocabulary.tokenise(text, parse_special=True))
+
+    def _with_bos(self, ids: list[int]) -> list[int]:
         bos = self.vocabulary.bos_id
         if self.vocabulary.adds_bos and bos is not None and ids[:1] != [bos]:
             ids.insert(0, bos)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from clawd.errors import ModelError
+from clawd.model.control import ControlTexts
 from clawd.model.info import ModelInfo, read_info
 from clawd.model.llama import complaints, llama
 
@@ -76,6 +77,18 @@ class Vocabulary:
     def text(self, tokens: Iterable[int], *, special: bool = False) -> str:
         """Text of a whole sequence; bytes that form no character become U+FFFD."""
         return b"".join(self.token_bytes(token, special=special) for token in tokens).decode("utf-8", "replace")
+
+    def control_texts(self) -> ControlTexts:
+        """What `parse_special` finds and a plain text must not. Looks at every token: keep the result."""
+        texts, left, right = [], [], []
+        for token in range(self.size):
+            attributes = llama.llama_vocab_get_attr(self._vocab, token)
+            if attributes & (llama.LLAMA_TOKEN_ATTR_CONTROL | llama.LLAMA_TOKEN_ATTR_UNKNOWN):
+                text = llama.llama_vocab_get_text(self._vocab, token).decode("utf-8", "replace")
+                texts.append(text)
+                left += [text] if attributes & llama.LLAMA_TOKEN_ATTR_LSTRIP else []
+                right += [text] if attributes & llama.LLAMA_TOKEN_ATTR_RSTRIP else []
+        return ControlTexts(texts, left, right)
 
     def is_end(self, token: int) -> bool:
         """Whether the model ends its turn with this token."""

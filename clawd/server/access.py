@@ -13,18 +13,17 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clawd.config import ServerSettings
 from clawd.loopback import is_loopback
-from clawd.server import errors
-from clawd.server.auth import bearer_of
+from clawd.server.auth import key_of
+from clawd.server.errors import Fault, respond
 from clawd.store import Store
 
 
 class AccessGuard:
-    """ASGI middleware. Refusals have the OpenAI error shape and no CORS headers."""
+    """ASGI middleware. Refusals have the API's own error shape and no CORS headers."""
 
     def __init__(self, app: ASGIApp, store: Store, settings: ServerSettings, owner_key: str | None) -> None:
         self._app = app
@@ -40,19 +39,19 @@ class AccessGuard:
             return
         refusal = self._refusal(Headers(scope=scope))
         if refusal is not None:
-            await refusal(scope, receive, send)
+            await respond(scope["path"], refusal)(scope, receive, send)
             return
         await self._app(scope, _bounded(receive, self._max_body), send)
 
-    def _refusal(self, headers: Headers) -> JSONResponse | None:
+    def _refusal(self, headers: Headers) -> Fault | None:
         if self._on_loopback:
             if not self._names_this_machine(headers.get("host"), headers.getlist("origin")):
-                return _refuse(403, "This server answers to its own machine's names only.", "forbidden_host")
+                return Fault(403, "This server answers to its own machine's names only.", "forbidden_host")
         elif not self._has_key(headers):
-            return _refuse(401, "A key is needed: `clawd user add NAME` makes one.", "invalid_api_key")
+            return Fault(401, "A key is needed: `clawd user add NAME` makes one.", "invalid_api_key")
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > self._max_body:
-            return _refuse(413, too_large(self._max_body), "request_too_large")
+            return Fault(413, too_large(self._max_body), "request_too_large")
         return None
 
     def _names_this_machine(self, host: str | None, origins: Iterable[str]) -> bool:
@@ -63,7 +62,7 @@ class AccessGuard:
         return host is not None and (is_loopback(host) or host in self._allowed_hosts)
 
     def _has_key(self, headers: Headers) -> bool:
-        key = bearer_of(headers)
+        key = key_of(headers)
         if key is None:
             return False
         if self._owner_key is not None and secrets.compare_digest(key.encode(), self._owner_key.encode()):
@@ -73,10 +72,6 @@ class AccessGuard:
 
 def too_large(limit: int) -> str:
     return f"The request is larger than {limit / 1e6:g} MB: shorten it, or raise server.max_body_mb."
-
-
-def _refuse(status: int, message: str, code: str) -> JSONResponse:
-    return JSONResponse(errors.body(status, message, code), status)
 
 
 def _host_of(url: str) -> str | None:

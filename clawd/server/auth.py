@@ -10,10 +10,11 @@ from clawd.store import Store
 from clawd.store.records import DEFAULT_USER, User
 
 
-def bearer_of(headers: Headers) -> str | None:
-    """The key of an `Authorization: Bearer` header; None: there is none."""
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() or None if scheme.lower() == "bearer" else None
+def key_of(headers: Headers) -> str | None:
+    """The key of an `Authorization: Bearer` header, or of Anthropic's `x-api-key`; None: there is none."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    key = bearer if scheme.lower() == "bearer" and bearer.strip() else headers.get("x-api-key", "")
+    return key.strip() or None
 
 
 def identify(store: Store, request: Request, owner_key: str | None = None) -> User:
@@ -25,7 +26,7 @@ def identify(store: Store, request: Request, owner_key: str | None = None) -> Us
     Raises:
         ApiError: 401 for a key that is nobody's, once keys exist.
     """
-    key = bearer_of(request.headers)
+    key = key_of(request.headers)
     if key is not None and key != owner_key:
         user = store.people.with_key(key)
         if user is not None:

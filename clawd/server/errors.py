@@ -1,8 +1,9 @@
-"""Errors in the OpenAI shape. The one place where clawd's exceptions become HTTP statuses."""
+"""Errors in the shape of the API that was asked. The one place where clawd's exceptions become HTTP statuses."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from clawd.errors import (
     TransitionRefused,
     UnknownName,
 )
+from clawd.server.anthropic.errors import error_body
 from clawd.server.engine.types import Finished
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,8 @@ STATUSES: dict[type[ClawdError], tuple[int, str]] = {
 }
 
 
+ANTHROPIC_PATH = "/v1/messages"
+
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
 """Codes of errors that the framework raises."""
 
@@ -81,63 +85,70 @@ def kind_of(status: int) -> str:
     return "invalid_request_error" if status < 500 else "server_error"
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What went wrong, before it is put in an API's words."""
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    retry_after_s: int | None = None  # none: trying again won't help, or nobody can say when
+    cause: BaseException | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else {}
+
+
+def respond(path: str, fault: Fault, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The answer to a request for `path`."""
+    if path == ANTHROPIC_PATH or path.startswith(f"{ANTHROPIC_PATH}/"):
+        content = error_body(fault.status, fault.message, fault.cause)
+    else:
+        content = body(fault.status, fault.message, fault.code, fault.param)
+    return JSONResponse(content, fault.status, headers={**(headers or {}), **fault.headers})
+
+
 def body(status: int, message: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind_of(status), "param": param, "code": code}}
 
 
-def of_exception(error: BaseException) -> tuple[int, dict[str, Any]]:
-    """Status and body. What clawd didn't raise on purpose is logged and told without its insides."""
+def of_exception(error: BaseException) -> Fault:
+    """What clawd didn't raise on purpose is logged and told without its insides."""
     if isinstance(error, ApiError):
-        return error.status, body(error.status, str(error), error.code, error.param)
+        return Fault(error.status, str(error), error.code, error.param, error.retry_after_s)
     for kind, (status, code) in STATUSES.items():
         if isinstance(error, kind):
-            return status, body(status, str(error), code)
+            retry_after_s = RETRY_AFTER_S if isinstance(error, TookTooLong) else None
+            return Fault(status, str(error), code, retry_after_s=retry_after_s, cause=error)
     log.error("unexpected error while answering", exc_info=error)
-    return 500, body(500, "clawd failed on this request; its log says why.", "internal_error")
+    return Fault(500, "clawd failed on this request; its log says why.", "internal_error")
 
 
-@dataclass(frozen=True)
-class Failure:
+def of_finished(finished: Finished) -> Fault:
     """What the client is told of a request that ended with an error after it was accepted."""
-
-    status: int
-    message: str
-    code: str
-    headers: dict[str, str] | None = None
-
-    @classmethod
-    def of(cls, finished: Finished) -> Failure:
-        if finished.cause is None:
-            return cls(500, ENGINE_FAILED, "engine_failed")
-        status, told = of_exception(finished.cause)
-        return cls(status, told["error"]["message"], told["error"]["code"], retry_headers(finished.cause))
-
-
-def retry_headers(error: BaseException) -> dict[str, str] | None:
-    """When to come back; None: trying again won't help, or nobody can say when."""
-    if isinstance(error, TookTooLong):
-        return {"Retry-After": str(RETRY_AFTER_S)}
-    seconds = error.retry_after_s if isinstance(error, ApiError) else None
-    return {"Retry-After": str(seconds)} if seconds else None
+    if finished.cause is None:
+        return Fault(500, ENGINE_FAILED, "engine_failed")
+    return of_exception(finished.cause)
 
 
 def install(app: FastAPI) -> None:
-    """Let every error that reaches the application's edge leave it in the OpenAI shape."""
+    """Let every error that reaches the application's edge leave it in the API's own shape."""
 
-    async def raised(_request: Request, error: Exception) -> JSONResponse:
-        status, content = of_exception(error)
-        return JSONResponse(content, status, headers=retry_headers(error))
+    async def raised(request: Request, error: Exception) -> JSONResponse:
+        return respond(request.url.path, of_exception(error))
 
-    async def http(_request: Request, error: Exception) -> JSONResponse:
+    async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        content = body(error.status_code, str(error.detail), HTTP_CODES.get(error.status_code))
-        return JSONResponse(content, error.status_code, headers=error.headers)
+        fault = Fault(error.status_code, str(error.detail), HTTP_CODES.get(error.status_code))
+        return respond(request.url.path, fault, error.headers)
 
-    async def invalid(_request: Request, error: Exception) -> JSONResponse:
+    async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body" and first["type"] != "json_invalid")
-        return JSONResponse(body(400, f"{place}: {first['msg']}", "invalid_value", place or None), 400)
+        return respond(request.url.path, Fault(400, f"{place}: {first['msg']}", "invalid_value", place or None))
 
     app.add_exception_handler(ClawdError, raised)
     app.add_exception_handler(HTTPException, http)

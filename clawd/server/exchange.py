@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from clawd.errors import ContextOverflow
@@ -19,12 +19,13 @@ from clawd.model.replies.deltas import Reply
 from clawd.model.replies.parser import Parser
 from clawd.server.engine.engine import Handle
 from clawd.server.engine.types import Event, Finished, GenerationRequest, Priority, Token
-from clawd.server.schema import ChatRequest, for_template
+from clawd.server.schema import ChatRequest, for_template, of_answer
 from clawd.server.services import Services
 from clawd.server.sessions.conversation import hash_with_response, request_hash
 from clawd.server.sessions.kinds import is_openclaw
 from clawd.server.sessions.place import Placement, place
 from clawd.server.versions import Target
+from clawd.store import Store
 from clawd.store.records import Message, NewTurn, Response, User
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Accepted:
     messages: list[Message]  # as rendered
     generation: GenerationRequest
     new_parser: Callable[[], Parser]  # reads the answer's text
+    answers: int = 1  # that were asked for; of more than one, which counts is known when the conversation goes on
 
     def reply(self, text: str) -> Reply:
         """What a whole answer says."""
@@ -82,47 +84,57 @@ def accept(services: Services, user: User, headers: Mapping[str, str], chat: Cha
         prompt_cache_key=chat.prompt_cache_key,
         has_tools=bool(tools),
     )
-    sampling = chat.sampling(settings)
-    limit = chat.token_limit(settings, services.engine.context)
-    turn_id = services.store.turns.begin(
-        NewTurn(
-            session_id=placement.session.id,
-            user_id=user.id,
-            adapter_id=target.adapter.id if target.adapter else None,
-            version_id=target.version.id if target.version else None,
-            base_fingerprint=services.versions.base_fingerprint,
-            kind=placement.kind,
-            kind_evidence=placement.kind_evidence,
-            prompt_ids=prompt,
-            messages=messages,
-            request_hash=digest,
-            parameters={
-                "model": chat.model,
-                "sampling": asdict(sampling),
-                "max_tokens": limit,
-                "stop": list(stops),
-                TEMPLATE_ARGUMENTS: template_arguments,
-                "constrained": chat.constrained_by(),
-            },
-            tools=tools,
-            previous_id=placement.previous.id if placement.previous else None,
-        )
-    )
-    _tell_previous(services, placement, turn_id, digest)
-    generation = GenerationRequest(
-        id=turn_id,
+    new = NewTurn(
+        session_id=placement.session.id,
+        user_id=user.id,
+        adapter_id=target.adapter.id if target.adapter else None,
+        version_id=target.version.id if target.version else None,
+        base_fingerprint=services.versions.base_fingerprint,
+        kind=placement.kind,
+        kind_evidence=placement.kind_evidence,
         prompt_ids=prompt,
-        max_new_tokens=limit,
+        messages=messages,
+        request_hash=digest,
+        parameters={
+            "model": chat.model,
+            "stop": list(stops),
+            TEMPLATE_ARGUMENTS: template_arguments,
+            "constrained": chat.constrained_by(),
+        },
+        tools=tools,
+        previous_id=placement.previous.id if placement.previous else None,
+    )
+    generation = GenerationRequest(
+        id="",
+        prompt_ids=prompt,
+        max_new_tokens=chat.token_limit(settings, services.engine.context),
         version=target.version,
-        sampling=sampling,
+        sampling=chat.sampling(settings),
         stop=stops,
         constraint=constraint,
         shown_tokens=services.replies.shown_tokens(tools),
-        priority=Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE,
+        priority=priority_of(headers),
         owner=user.id,
     )
     new_parser = partial(services.replies.parser, tools, prompt, parallel=not chat.one_call_at_most())
-    return [Accepted(turn_id, placement, target, messages, generation, new_parser)]
+    generations = record(services.store, new, generation, chat.n or 1)
+    _tell_previous(services, placement, generations[0].id, digest)
+    return [Accepted(each.id, placement, target, messages, each, new_parser, len(generations)) for each in generations]
+
+
+def record(store: Store, new: NewTurn, generation: GenerationRequest, count: int) -> list[GenerationRequest]:
+    """Begin a turn for each of `count` answers to one prompt. What the engine is to do for each has the turn's id."""
+    generations = []
+    for index in range(count):
+        sampling = of_answer(generation.sampling, index)
+        more = {"sampling": asdict(sampling), "max_tokens": generation.max_new_tokens, "n": count}
+        turn_id = store.turns.begin(replace(new, parameters={**new.parameters, **more}))
+        generations.append(replace(generation, id=turn_id, sampling=sampling))
+    return generations
+
+
+def priority_of(headers: Mapping[str, str]) -> Priority:
+    return Priority.BACKGROUND if headers.get(PRIORITY_HEADER) == "background" else Priority.INTERACTIVE
 
 
 def _leaves_no_room(
@@ -222,7 +234,7 @@ class Exchange:
             first_token_at=self._first_token_at,
         )
         if whole:
-            turns.finish(self.accepted.turn_id, response)
+            turns.finish(self.accepted.turn_id, response, alternative=self.accepted.answers > 1)
         else:
             turns.abort(self.accepted.turn_id, response, "aborted" if finished.reason == "cancelled" else "error")
         if self.accepted.placement.is_last:

@@ -31,6 +31,10 @@ class Exchanges:
         """What they have in common can be read off any of them."""
         return self.all[0].accepted
 
+    @property
+    def turn_ids(self) -> list[str]:
+        return [exchange.accepted.turn_id for exchange in self.all]
+
     def start(self) -> None:
         """Hand all to the engine. If it refuses one, all end, each stored as what it came to; the error goes on."""
         refusals = []

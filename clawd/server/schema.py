@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from clawd.config import ServerSettings
 from clawd.server.body import Body
@@ -14,6 +16,8 @@ from clawd.store.records import Message
 
 MAX_TOP_LOGPROBS = 20
 MAX_STOPS = 16
+MAX_ANSWERS = 8
+"""Alternatives to one prompt: as many as are decoded together by default."""
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 """Roles that clients send, and what templates call them."""
@@ -57,20 +61,80 @@ class ResponseFormat(BaseModel):
         return self
 
 
-Tool = Annotated[dict[str, Any], AfterValidator(_named_function)]
+Tool = Annotated[
+    dict[str, Any],
+    AfterValidator(_named_function),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "required": ["function"],
+            "properties": {
+                "type": {"const": "function"},
+                "function": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {
+                        "name": {"type": "string", "minLength": 1},
+                        "description": {"type": "string"},
+                        "parameters": {"type": "object"},
+                    },
+                },
+            },
+        }
+    ),
+]
 """`{"type": "function", "function": {"name": …, …}}`, kept as it came."""
+
+TEXT_PART = {
+    "type": "object",
+    "required": ["type", "text"],
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+}
+ChatMessage = Annotated[
+    Message,
+    WithJsonSchema(
+        {
+            "type": "object",
+            "required": ["role"],
+            "properties": {
+                "role": {"enum": list(ROLES)},
+                "content": {
+                    "anyOf": [{"type": "string"}, {"type": "array", "items": TEXT_PART}, {"type": "null"}],
+                },
+                "reasoning_content": {"type": ["string", "null"]},
+                "tool_call_id": {"type": "string"},
+                "tool_calls": {
+                    "type": ["array", "null"],
+                    "items": {
+                        "type": "object",
+                        "required": ["function"],
+                        "properties": {
+                            "id": {"type": "string"},
+                            "type": {"const": "function"},
+                            "function": {
+                                "type": "object",
+                                "required": ["name"],
+                                "properties": {"name": {"type": "string"}, "arguments": {"type": "string"}},
+                            },
+                        },
+                    },
+                },
+            },
+        }
+    ),
+]
+"""Kept as it came; `for_template` says what is wrong with one."""
 
 RESERVED = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 """Template variables that chat_template_kwargs may not set."""
 
 
-class ChatRequest(Body):
-    """`POST /v1/chat/completions`. Unknown fields are let pass and counted, never an error (`unknown_fields`)."""
+class GenerationFields(Body):
+    """What requests for chats and for bare completions have in common."""
 
     model_config = ConfigDict(extra="allow")
 
     model: str
-    messages: Annotated[list[Message], Field(min_length=1)]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -80,21 +144,10 @@ class ChatRequest(Body):
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: int | None = None
-    stop: str | list[str] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-    tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: ResponseFormat | None = None
     logit_bias: dict[int, Annotated[float, Field(ge=-100, le=100)]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    reasoning_effort: str | None = None
+    stop: str | list[str] | None = None
     user: str | None = None
-    prompt_cache_key: str | None = None
-    n: int | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] | None = None
 
     @field_validator("stop")
     @classmethod
@@ -103,12 +156,60 @@ class ChatRequest(Body):
             raise ValueError(f"at most {MAX_STOPS} stop strings")
         return stop
 
-    @field_validator("n")
-    @classmethod
-    def _one_answer(cls, n: int | None) -> int | None:
-        if n not in (None, 1):
-            raise ValueError("one answer per request is all that clawd gives: leave n out, or send 1")
-        return n
+    def unknown_fields(self) -> list[str]:
+        return sorted(self.model_extra or {})
+
+    def stops(self) -> tuple[str, ...]:
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(stop for stop in stops if stop)
+
+    def alternatives(self) -> int:
+        """Alternatives to report with each token."""
+        raise NotImplementedError
+
+    def sampling(self, defaults: ServerSettings) -> SamplingParams:
+        return SamplingParams(
+            temperature=defaults.default_temperature if self.temperature is None else self.temperature,
+            top_p=defaults.default_top_p if self.top_p is None else self.top_p,
+            top_k=max(self.top_k or 0, 0),  # -1 is another spelling of off
+            min_p=self.min_p or 0.0,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            seed=None if self.seed is None else self.seed % 2**64,  # any whole number names a stream of its own
+            top_logprobs=self.alternatives(),
+            logit_bias=tuple((self.logit_bias or {}).items()),
+        )
+
+    def check_token_ids(self, vocabulary_size: int) -> None:
+        """
+        Raises:
+            ApiError: 400, a bias is for a token that there isn't.
+        """
+        unknown = [token for token in self.logit_bias or {} if not 0 <= token < vocabulary_size]
+        if unknown:
+            raise ApiError(
+                400,
+                f"logit_bias: there is no token {unknown[0]}; ids go from 0 to {vocabulary_size - 1}.",
+                code="invalid_value",
+                param="logit_bias",
+            )
+
+
+class ChatRequest(GenerationFields):
+    """`POST /v1/chat/completions`. Unknown fields are let pass and counted, never an error (`unknown_fields`)."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: ResponseFormat | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+    prompt_cache_key: str | None = None
 
     @field_validator("chat_template_kwargs")
     @classmethod
@@ -162,44 +263,21 @@ class ChatRequest(Body):
         effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
         return {**effort, **(self.chat_template_kwargs or {})}
 
-    def unknown_fields(self) -> list[str]:
-        return sorted(self.model_extra or {})
-
-    def stops(self) -> tuple[str, ...]:
-        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return tuple(stop for stop in stops if stop)
-
-    def sampling(self, defaults: ServerSettings) -> SamplingParams:
-        return SamplingParams(
-            temperature=defaults.default_temperature if self.temperature is None else self.temperature,
-            top_p=defaults.default_top_p if self.top_p is None else self.top_p,
-            top_k=max(self.top_k or 0, 0),  # -1 is another spelling of off
-            min_p=self.min_p or 0.0,
-            presence_penalty=self.presence_penalty or 0.0,
-            frequency_penalty=self.frequency_penalty or 0.0,
-            seed=None if self.seed is None else self.seed % 2**64,  # any whole number names a stream of its own
-            top_logprobs=self.top_logprobs or 0 if self.logprobs else 0,
-            logit_bias=tuple((self.logit_bias or {}).items()),
-        )
-
-    def check_token_ids(self, vocabulary_size: int) -> None:
-        """
-        Raises:
-            ApiError: 400, a bias is for a token that there isn't.
-        """
-        unknown = [token for token in self.logit_bias or {} if not 0 <= token < vocabulary_size]
-        if unknown:
-            raise ApiError(
-                400,
-                f"logit_bias: there is no token {unknown[0]}; ids go from 0 to {vocabulary_size - 1}.",
-                code="invalid_value",
-                param="logit_bias",
-            )
+    def alternatives(self) -> int:
+        return self.top_logprobs or 0 if self.logprobs else 0
 
     def token_limit(self, defaults: ServerSettings, context: int) -> int:
         """Most tokens to sample; the engine cuts it down to what fits the context."""
         asked = self.max_completion_tokens or self.max_tokens or defaults.default_max_tokens
         return asked or context
+
+
+def of_answer(sampling: SamplingParams, index: int) -> SamplingParams:
+    """Of one among several answers: with a seed each has its own, made from it, and the first has that itself."""
+    if sampling.seed is None or index == 0:
+        return sampling
+    digest = hashlib.sha256(f"{sampling.seed}/{index}".encode()).digest()
+    return replace(sampling, seed=int.from_bytes(digest[:8], "little"))
 
 
 def for_template(messages: list[Message]) -> list[Message]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from clawd.model.replies.deltas import CallArguments, CallBegins, Content, Delta, Reasoning, Reply
 from clawd.model.vocab import Vocabulary
+from clawd.server.answers import Answered, Writer
 from clawd.server.engine.types import AdapterVersion, Finished, Token
-from clawd.server.responses import Answered, Writer
 from clawd.server.sse import DONE, sse
 
 RESPONSE_PREFIXES = ("chatcmpl-", "cmpl-", "msg_", "resp_")
@@ -30,14 +31,19 @@ def system_fingerprint(base_fingerprint: str, version: AdapterVersion | None) ->
     return f"{base_fingerprint[:12]}-{f'v{version.number}' if version else 'base'}"
 
 
-def usage(ends: Sequence[Finished]) -> dict[str, Any]:
-    """Of all answers to one prompt, which is read once. `cached_tokens`: what was remembered before the first."""
-    prompt, response = ends[0].prompt_tokens, sum(finished.response_tokens for finished in ends)
+def usage(ends: Sequence[Finished], per_prompt: int | None = None) -> dict[str, Any]:
+    """Of all answers, `per_prompt` to each prompt (none: all are to one). A prompt is read once and counted once.
+
+    `cached_tokens`: what was remembered of the prompts before their first answers.
+    """
+    firsts = ends[:: per_prompt or len(ends)]
+    prompt = sum(finished.prompt_tokens for finished in firsts)
+    response = sum(finished.response_tokens for finished in ends)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": response,
         "total_tokens": prompt + response,
-        "prompt_tokens_details": {"cached_tokens": ends[0].cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": sum(finished.cached_tokens for finished in firsts)},
     }
 
 
@@ -117,16 +123,21 @@ class Head:
 
 
 class ChatWriter(Writer):
-    """`chat.completion` objects and chunks."""
+    """`chat.completion` objects and chunks.
 
-    def __init__(self, head: Head, vocabulary: Vocabulary, *, with_logprobs: bool) -> None:
+    The response's id names the first answer's turn. Of several answers each says its own, so that feedback can name it.
+    """
+
+    def __init__(self, head: Head, vocabulary: Vocabulary, turn_ids: Sequence[str], *, with_logprobs: bool) -> None:
         self._head = head
+        self._turn_ids = turn_ids
         self._vocabulary = vocabulary
         self._with_logprobs = with_logprobs
         self._called: set[int] = set()  # answers that hold a call
 
     def begin(self) -> Iterable[bytes]:
-        yield self._chunk(0, {"role": "assistant", "content": ""})
+        for index in range(len(self._turn_ids)):
+            yield self._chunk(index, {"role": "assistant", "content": ""}, more=self._turn(index))
 
     def token(self, index: int, token: Token, deltas: list[Delta]) -> Iterable[bytes]:
         """Chunks for what one token said; its scores go with the first, or alone if it said nothing yet."""
@@ -156,7 +167,11 @@ class ChatWriter(Writer):
             "message": whole_message(answer.reply),
             "logprobs": self._scores(answer.tokens),
             "finish_reason": finish_reason(answer.finished, bool(answer.reply.calls)),
+            **self._turn(index),
         }
+
+    def _turn(self, index: int) -> dict[str, Any]:
+        return {"turn_id": self._turn_ids[index]} if len(self._turn_ids) > 1 else {}
 
     def _scores(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
         """The log-probabilities of tokens that have a text; None: not asked for, or there are none.
@@ -174,7 +189,12 @@ class ChatWriter(Writer):
         return self._chunk(index, message_delta(delta), scores=scores)
 
     def _chunk(
-        self, index: int, delta: dict[str, Any], reason: str | None = None, scores: dict[str, Any] | None = None
+        self,
+        index: int,
+        delta: dict[str, Any],
+        reason: str | None = None,
+        scores: dict[str, Any] | None = None,
+        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": scores, "finish_reason": reason}
+        choice = {"index": index, "delta": delta, "logprobs": scores, "finish_reason": reason, **more}
         return self._head.chunk("chat.completion.chunk", [choice])

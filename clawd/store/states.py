@@ -32,7 +32,8 @@ STATES: dict[str, Machine] = {
                 ("waiting", "discarded"),
                 ("judging", "sampled"),
                 ("judging", "discarded"),
-                # A turn that looked retried, or whose session was closed, may be continued or given feedback after all.
+                # A turn that looked retried, was one of several, or whose session was closed, may be continued or given
+                # feedback after all.
                 ("discarded", "judging"),
             }
         ),
@@ -85,7 +86,11 @@ STATES: dict[str, Machine] = {
     ),
 }
 
-REVIVABLE = frozenset({"retried", "no next state"})
+ALTERNATIVE = "alternative"
+"""Why an answer is put aside that was one of several to one request: which one a person took shows only when the
+conversation goes on from it, or in their feedback."""
+
+REVIVABLE = frozenset({"retried", "no next state", ALTERNATIVE})
 """Reasons of a discarded turn that a late continuation or feedback overrules."""
 
 

@@ -26,7 +26,7 @@ from clawd.store.codec import (
 )
 from clawd.store.connection import Connection, Row
 from clawd.store.records import Message, NewTurn, Response, Turn, TurnRef
-from clawd.store.states import can_be_judged
+from clawd.store.states import ALTERNATIVE, can_be_judged
 
 SHARED_TEXT_LENGTH = 256
 """System prompts at least this long are stored once, by their hash."""
@@ -88,12 +88,15 @@ class Turns:
             connection.change("UPDATE sessions SET last_seen_at = ? WHERE id = ?", (now(), new.session_id))
         return turn_id
 
-    def finish(self, turn_id: str, response: Response) -> None:
+    def finish(self, turn_id: str, response: Response, *, alternative: bool = False) -> None:
         """Store the whole answer. A main-line turn then waits for its next state; a side turn is done with.
+
+        `alternative`: one of several answers to one request. It doesn't wait: a next state counts for it only if the
+        conversation is seen to go on from this very answer.
 
         Raises StoreError if ids and log-probabilities differ in number.
         """
-        self._end(turn_id, response, discard_because=None)
+        self._end(turn_id, response, discard_because=ALTERNATIVE if alternative else None)
 
     def abort(self, turn_id: str, response: Response, reason: str) -> None:
         """Store as much of an answer as there is; it is never trained on. `reason`: `aborted`, `error`, …"""
@@ -116,7 +119,8 @@ class Turns:
             row = connection.row("SELECT kind, session_id, request_hash FROM turns WHERE id = ?", (turn_id,))
             if row is None:
                 raise UnknownName(f"There is no turn {turn_id}.")
-            reason = discard_because or ("side turn" if row["kind"] == "side" else None)
+            side = row["kind"] == "side" and discard_because in (None, ALTERNATIVE)
+            reason = "side turn" if side else discard_because
             if reason is None:
                 connection.step("turns", turn_id, ("recorded",), "waiting", **columns)
                 # Of answers to one request that were made at the same time, the last one waits.
@@ -235,12 +239,16 @@ class Turns:
         return _ref(row) if row else None
 
     def newest_waiting(self, session_id: str) -> TurnRef | None:
-        """The session's newest main-line turn that waits for a next state."""
+        """The session's newest main-line turn that waits for a next state.
+
+        None after alternatives: whatever comes is about one of them, and nobody knows which.
+        """
         row = self._connection.row(
-            REFS + "WHERE session_id = ? AND kind = 'main' AND state = 'waiting' ORDER BY rowid DESC LIMIT 1",
-            (session_id,),
+            REFS + "WHERE session_id = ? AND kind = 'main' AND (state = 'waiting' OR reason = ?) "
+            "ORDER BY rowid DESC LIMIT 1",
+            (session_id, ALTERNATIVE),
         )
-        return _ref(row) if row else None
+        return _ref(row) if row and row["state"] == "waiting" else None
 
     def to_judge(self, limit: int) -> list[str]:
         """Turns that wait for the judge, oldest first."""

@@ -55,6 +55,7 @@ def test_the_lean_profile() -> None:
         "skills": [],
         "skipBootstrap": True,
         "contextInjection": "never",
+        "compaction": {"memoryFlush": {"softThresholdTokens": 500}},
     }
     assert config["tools"] == {"allow": ["exec", "read", "write", "edit"]}
 

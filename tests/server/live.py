@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+from anthropic import Anthropic
 from openai import OpenAI
 
 from clawd.config import Settings
 from clawd.paths import DataFolder
 from clawd.server.process import HttpServer, running_services
 from clawd.server.services import Services
+from clawd.server.wire import turn_of_response
 
 
 class Live:
@@ -29,6 +31,10 @@ class Live:
     def openai(self, key: str = "none", **headers: str) -> OpenAI:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return OpenAI(base_url=f"{self.url}/v1", api_key=key, default_headers=named, max_retries=0)
+
+    def anthropic(self, key: str | None = "none", token: str | None = None) -> Anthropic:
+        """`key` goes as x-api-key, `token` as a bearer."""
+        return Anthropic(base_url=self.url, api_key=key, auth_token=token, max_retries=0)
 
     def chat(
         self, messages: list[dict] | str, model: str = "clawd", headers: dict | None = None, **more
@@ -47,8 +53,15 @@ class Live:
             time.sleep(0.01)
         return False
 
-    def turn(self, completion_id: str):
-        return self.store.turns.get(completion_id.removeprefix("chatcmpl-"))
+    def settled(self, within_s: float = 5) -> bool:
+        """Whether, by then, every request that was accepted has been stored to its end."""
+        deadline = time.monotonic() + within_s
+        while self.services.in_flight and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.services.in_flight == 0
+
+    def turn(self, response_id: str):
+        return self.store.turns.get(turn_of_response(response_id))
 
 
 @contextmanager

@@ -35,6 +35,7 @@ class Client:
         cache_key: str | None = None,
         calls: Sequence[dict] = (),
         tools: list[dict] | None = None,
+        alternative: bool = False,
     ) -> tuple[Placement, str]:
         """`answer` None: the client goes away and the turn is aborted."""
         digest = request_hash("clawd", messages, tools)
@@ -72,7 +73,7 @@ class Client:
             )
         else:
             extended = hash_with_response(messages, answer, calls)
-            self.store.turns.finish(turn_id, Response((5,), (-1.0,), answer, "stop", extended))
+            self.store.turns.finish(turn_id, Response((5,), (-1.0,), answer, "stop", extended), alternative=alternative)
         return placement, turn_id
 
     def talk(self, *texts: str) -> list[tuple[Placement, str]]:

@@ -27,7 +27,7 @@ class ScriptedEngine:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._replies: deque[list[int]] = deque()
+        self._replies: deque[list[int] | None] = deque()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -39,6 +39,10 @@ class ScriptedEngine:
         self._replies += [[*reply, vocabulary.eos_id] for reply in ids]
         return ids
 
+    def fail(self) -> None:
+        """Let the next answer end in an engine's error, before its first token."""
+        self._replies.append(None)
+
     def submit(self, request: GenerationRequest, sink: Sink) -> Handle:
         if not self._replies:
             return self._engine.submit(request, sink)
@@ -47,8 +51,11 @@ class ScriptedEngine:
         threading.Thread(target=self._play, args=(run, self._replies.popleft())).start()
         return Handle(request, lambda: None)
 
-    def _play(self, run: Run, ids: list[int]) -> None:
+    def _play(self, run: Run, ids: list[int] | None) -> None:
         vocabulary = self._engine.vocabulary
+        if ids is None:
+            run.finish("error", 0, "as the script says")
+            return
         for token in ids:
             logits = np.zeros(vocabulary.size, np.float32)
             logits[token] = 50

@@ -106,6 +106,17 @@ def test_the_better_evidence_wins(store: Store) -> None:
     assert (placement.session.key, placement.session.evidence) == ("told", "header")
 
 
+@pytest.mark.parametrize("weaker", [{"session_id": "s:1"}, {"x-session-affinity": "s:2"}])
+def test_weaker_evidence_does_not_rename_what_a_header_named(store: Store, weaker: dict[str, str]) -> None:
+    client, history = Client(store), [user("hello")]
+    sessions = []
+    for headers in ({"x-session-id": "s:0"}, weaker, {"x-session-id": "s:0"}):
+        client.headers = headers
+        sessions.append(client.post(history, "fine")[0].session.id)
+        history = [*history, assistant("fine"), user("and then?")]
+    assert len(set(sessions)) == 1
+
+
 def test_names_that_can_not_be_are_passed_over(store: Store) -> None:
     client = OpenClaw(store)
     client.headers, client.cache_key = {"session_id": "a\0b"}, "x" * 300
@@ -281,6 +292,11 @@ def test_a_model_run_is_known_only_if_openclaw_says_who_it_is(store: Store) -> N
     assert Client(store).post([user("one question")])[0].kind == "main"
     known, _ = Client(store, x_clawd_client="openclaw").post([user("another question")])
     assert (known.kind, known.kind_evidence) == ("side", "model run")
+    system = {"role": "system", "content": "Current model identity: clawd/clawd. If asked what model you are, say so."}
+    through_gateway, _ = Client(store, x_clawd_client="openclaw").post([system, user("a question")])
+    assert (through_gateway.kind, through_gateway.kind_evidence) == ("side", "model run")
+    longer = {"role": "system", "content": f"{system['content']}\nYou are the person's assistant."}
+    assert Client(store, x_clawd_client="openclaw").post([longer, user("a question")])[0].kind == "main"
     told, _ = Client(store, x_clawd_client="openclaw", x_turn_type="main").post([user("a third question")])
     assert (told.kind, told.kind_evidence) == ("main", "header")
 

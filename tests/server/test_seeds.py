@@ -1,4 +1,4 @@
-"""A seed gives the same answer twice, on a server of its own: beside others, llama.cpp rounds by who shares a batch."""
+"""A seed gives the same answer twice, on a server of its own: beside others, prompts are read in other batches."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def test_cold_and_remembered_it_is_the_same(quiet: Live, seed: int) -> None:
     first, second = (reply["choices"][0]["message"]["content"] for reply in replies)
     assert first == second
     assert replies[1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 20  # the second was remembered
+
+
+def test_a_long_answer_is_the_same_wherever_its_cells_lie(quiet: Live) -> None:
+    replies = [
+        quiet.chat("Write a long story about a fox.", temperature=1.0, seed=5, max_tokens=280).json() for _ in range(3)
+    ]
+    assert len({reply["choices"][0]["message"]["content"] for reply in replies}) == 1
+    # Behind the remembered ones, so beyond the cells from which llama.cpp divides them among its threads.
+    assert quiet.services.engine.stats().cells_used > 512
 
 
 def test_another_seed_gives_another_answer(quiet: Live) -> None:

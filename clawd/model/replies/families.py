@@ -94,6 +94,17 @@ DEFAULT = "hermes"
 """Also the form in which prompts offer tools where the template can't."""
 
 
+OWN_TAGS = frozenset(
+    text
+    for family in FAMILIES.values()
+    for tags in (family.marks, *family.thinking)
+    for tag in tags
+    for text in (tag, tag[: tag.find(">") + 1])  # of Gemma's `<|channel>thought` the token is the first part
+    if text
+)
+"""What a model of any family writes in an answer, and a client's history has as the text that was shown of it."""
+
+
 def family_of(template: str) -> str:
     """The name of the family that a chat template's source tells."""
     for name, family in FAMILIES.items():

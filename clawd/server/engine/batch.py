@@ -24,8 +24,11 @@ class Batch:
         # One array for all sequence ids; llama.cpp's own allocations stay in place for llama_batch_free.
         self._sequence = [self.native.seq_id[i] for i in range(capacity)]
 
-    def fill(self, rows: Sequence[Row]) -> list[tuple[Row, int]]:
-        """Lay out the tokens of `rows`; returns the rows that sample, with the batch index of their logits."""
+    def fill(self, rows: Sequence[Row], companion: int | None = None) -> list[tuple[Row, int]]:
+        """Lay out the tokens of `rows`; returns the rows that sample, with the batch index of their logits.
+
+        `companion`: a sequence that gets one token, for whose sake nothing is computed but that the batch isn't of one.
+        """
         samples = []
         at = 0
         for row in rows:
@@ -39,6 +42,10 @@ class Batch:
                 self._logits[end - 1] = 1
                 samples.append((row, end - 1))
             at = end
+        if companion is not None:
+            self._token[at], self._position[at], self._logits[at] = 0, 0, 0
+            self._sequence[at][0] = companion
+            at += 1
         self.native.n_tokens = at
         return samples
 

@@ -279,7 +279,8 @@ class Engine:
             return
         self._adapters.use(plan.version)
         self._model.apply(plan.operations)
-        decoded = self._model.try_decode(plan.rows, interruptible=not plan.for_people)
+        seeded = any(self._runs[row.request].request.sampling.seed is not None for row in plan.rows)
+        decoded = self._model.try_decode(plan.rows, interruptible=not plan.for_people, repeatable=seeded)
         if decoded is None:
             self._scheduler.abandon(plan)
             self._counters.broken_off += 1

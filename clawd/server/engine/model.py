@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 KV_TYPES = {"f16": llama.GGML_TYPE_F16, "q8_0": llama.GGML_TYPE_Q8_0}
 MAX_SEQUENCES = 256  # llama.cpp's own bound
-BROKEN_OFF = 2  # llama_decode's status
+NO_CELL, BROKEN_OFF = 1, 2  # statuses of llama_decode
 CHUNK_ON_CPU = 64
 CHUNK_ON_GPU = 512
 
@@ -66,6 +66,7 @@ class LoadedModel:
         self._memory = llama.llama_get_memory(self._context)
         self.interruption = Interruption(self._context)
         self._batch = Batch(self.shape.rows)
+        self._companion = self.shape.sequences  # a sequence that the scheduler doesn't know of
         self._logit_rows: dict[int, NDArray[np.float32]] = {}  # views by address: making one costs more than a look-up
         self.can_trim = False
         self.can_trim = self._probe_trimming()
@@ -82,7 +83,7 @@ class LoadedModel:
         shape = ContextShape(
             context=settings.context or 0,
             cells=settings.kv_cells or 0,
-            sequences=min(server.max_running + server.remembered, MAX_SEQUENCES),
+            sequences=min(server.max_running + server.remembered, MAX_SEQUENCES - 1),
             rows=max(prompt_chunk(settings, server), server.prompt_chunk_shared) + server.max_running,
             outputs=server.max_running,
             kv_type=settings.kv_type,
@@ -138,12 +139,24 @@ class LoadedModel:
         assert logits is not None
         return logits
 
-    def try_decode(self, rows: tuple[Row, ...], *, interruptible: bool) -> list[tuple[Row, NDArray[np.float32]]] | None:
-        """As `decode`. None: `interruption` broke it off, and the cells are as before it."""
-        samples = self._batch.fill(rows)
+    def try_decode(
+        self, rows: tuple[Row, ...], *, interruptible: bool, repeatable: bool = False
+    ) -> list[tuple[Row, NDArray[np.float32]]] | None:
+        """As `decode`. None: `interruption` broke it off, and the cells are as before it.
+
+        `repeatable`: a single token gives the same logits wherever its sequence's cells lie. llama.cpp reads the cells
+        of a batch of one in as many parts as there are threads, so that its sums depend on how many cells are in use;
+        those of two or more it reads from end to end. So the token gets a companion, and takes a third longer.
+        """
+        alone = repeatable and self.can_trim and len(rows) == 1 and len(rows[0].tokens) == 1
+        samples = self._batch.fill(rows, self._companion if alone else None)
         # Dropping the end of a sequence is how llama.cpp takes a step back.
         with complaints(quiet=True) as reasons, self.interruption.armed(interruptible and self.can_trim):
             status = llama.llama_decode(self._context, self._batch.native)
+        if alone:
+            llama.llama_memory_seq_rm(self._memory, self._companion, -1, -1)
+            if status == NO_CELL:  # every last one is in use: the answer goes on without its companion
+                return self.try_decode(rows, interruptible=interruptible)
         if status == BROKEN_OFF:
             return None
         for reason in reasons:
@@ -215,8 +228,8 @@ def _create_context(model: int, shape: ContextShape, vocabulary: Vocabulary) -> 
     params = llama.llama_context_default_params()
     params.n_ctx = cells
     params.n_batch = params.n_ubatch = shape.rows
-    params.n_seq_max = shape.sequences
-    params.n_outputs_max = max(shape.outputs, shape.sequences)
+    params.n_seq_max = shape.sequences + 1  # with the companion
+    params.n_outputs_max = max(shape.outputs, shape.sequences + 1)
     params.n_threads = params.n_threads_batch = shape.threads
     params.kv_unified = True
     params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_AUTO

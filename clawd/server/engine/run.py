@@ -71,6 +71,7 @@ class Run:
                 prompt_tokens=len(self.request.prompt_ids),
                 cached_tokens=cached_tokens,
                 response_tokens=self.response_tokens,
+                stop=self._shown.matched,
             )
         )
 

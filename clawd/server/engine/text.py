@@ -12,10 +12,14 @@ class ShownText:
         self._stop = tuple(text for text in stop if text)
         self._decoder = TextDecoder()
         self._held = ""
-        self.stopped = False
+        self.matched: str | None = None  # the stop string that ended the answer
+
+    @property
+    def stopped(self) -> bool:
+        return self.matched is not None
 
     def feed(self, data: bytes) -> str:
-        """Text that may be shown now. After `stopped` is set nothing more is: the stop string itself is not shown."""
+        """Text that may be shown now. Nothing more is once it has `stopped`: the stop string itself is not shown."""
         return self._release(self._decoder.feed(data))
 
     def finish(self) -> str:
@@ -30,10 +34,11 @@ class ShownText:
         if not self._stop:
             return text
         text = self._held + text
-        found = [at for at in (text.find(stop) for stop in self._stop) if at >= 0]
+        found = [(at, stop) for stop in self._stop if (at := text.find(stop)) >= 0]
         if found:
-            self.stopped, self._held = True, ""
-            return text[: min(found)]
+            first, self.matched = min(found)
+            self._held = ""
+            return text[:first]
         hold = max((self._overlap(text, stop) for stop in self._stop), default=0)
         self._held = text[len(text) - hold :]
         return text[: len(text) - hold]

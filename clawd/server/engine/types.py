@@ -113,6 +113,7 @@ class Finished:
     prompt_tokens: int = 0
     cached_tokens: int = 0  # of the prompt, taken from a remembered conversation
     response_tokens: int = 0
+    stop: str | None = None  # the stop string that ended the answer; none: it ended in another way
 
 
 Event = Token | Finished

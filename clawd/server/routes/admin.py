@@ -11,6 +11,7 @@ from starlette.requests import Request
 from clawd.errors import NotAllowed
 from clawd.server.auth import identify
 from clawd.server.body import Body
+from clawd.server.documents import ErrorBody, FeedbackResult, TurnView
 from clawd.server.errors import ApiError
 from clawd.server.services import Services
 from clawd.server.status import status
@@ -49,7 +50,7 @@ class Feedback(Body):
 def make_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/clawd/v1")
 
-    @router.post("/feedback")
+    @router.post("/feedback", responses={200: {"model": FeedbackResult}, 409: {"model": ErrorBody}})
     def feedback(request: Request, given: Feedback) -> dict[str, Any]:
         user = identify(services.store, request, services.owner_key)
         turn = _own_turn(services, user, given.turn)
@@ -64,7 +65,7 @@ def make_router(services: Services) -> APIRouter:
             services.ring_learner()
         return {"turn_id": turn.id, "applied": effect != "none", "note": NOTES[effect]}
 
-    @router.get("/turns/{turn_id}")
+    @router.get("/turns/{turn_id}", responses={200: {"model": TurnView}})
     def get_turn(request: Request, turn_id: str) -> dict[str, Any]:
         turn = _own_turn(services, identify(services.store, request, services.owner_key), turn_of_response(turn_id))
         return _describe(services, turn)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from clawd.model import names
 from clawd.server.auth import identify
+from clawd.server.documents import Model, ModelList
 from clawd.server.errors import ApiError
 from clawd.server.services import Services
 
@@ -16,11 +17,11 @@ from clawd.server.services import Services
 def make_router(services: Services) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/v1/models")
+    @router.get("/v1/models", responses={200: {"model": ModelList}})
     def models(request: Request) -> dict[str, Any]:
         return {"object": "list", "data": [_model(name, services.started_at) for name in names_for(request)]}
 
-    @router.get("/v1/models/{name:path}")
+    @router.get("/v1/models/{name:path}", responses={200: {"model": Model}})
     def model(request: Request, name: str) -> dict[str, Any]:
         if name not in names_for(request):
             raise ApiError(404, f"There is no model {name!r}: GET /v1/models lists all.", code="model_not_found")

@@ -119,7 +119,7 @@ def find_session(store: Store, user_id: str, named: Named | None, clues: Clues) 
             return store.sessions.reopen(origin.id)
         return store.sessions.open(user_id, named.key, HEADER)
     if origin is not None and (origin.key is None or id_of(origin.key) == named.id):
-        return store.sessions.named_anew(store.sessions.reopen(origin.id), named.key)
+        return _under(store, store.sessions.reopen(origin.id), named.key)
     return _by_name(store, user_id, named, clues)
 
 
@@ -134,5 +134,13 @@ def _by_name(store: Store, user_id: str, named: Named, clues: Clues) -> Session:
         return holder
     is_repeated = clues.repeated is not None and clues.repeated.session_id == holder.id
     if is_repeated or not begins_anew(clues.messages):
-        return sessions.named_anew(holder, named.key)
+        return _under(store, holder, named.key)
     return sessions.begin(user_id, named.key, named.evidence)
+
+
+def _under(store: Store, session: Session, key: str) -> Session:
+    """The session under the name that the client uses now. One that was named in so many words keeps that name:
+
+    the next request that names it so is to find it.
+    """
+    return session if session.evidence == HEADER else store.sessions.named_anew(session, key)

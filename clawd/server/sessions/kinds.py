@@ -35,6 +35,8 @@ CLIENT_HEADER = "x-clawd-client"
 
 KINDS: dict[str, TurnKind] = {"main": "main", "side": "side"}
 TITLES = ("Generate a concise session title", "You are a title generator")
+MODEL_IDENTITY = "Current model identity:"
+SUMMARY = "Your task is to create a detailed summary of the conversation so far"
 CURRENT_TIME = re.compile(r"^Current time:", re.MULTILINE)
 
 
@@ -58,6 +60,9 @@ class Rule:
 
 RULES: tuple[Rule, ...] = (
     Rule("compaction", lambda asked: asked.system.startswith("You are a context summarization assistant")),
+    # Claude Code asks these at the end of the person's own conversation.
+    Rule("compaction", lambda asked: asked.user.startswith(("Your task is", "CRITICAL:")) and SUMMARY in asked.user),
+    Rule("suggestion", lambda asked: asked.user.startswith("[SUGGESTION MODE:")),
     Rule("title", lambda asked: asked.system.startswith(TITLES)),
     Rule("chat task", lambda asked: asked.user.startswith("### Task:") and "<chat_history>" in asked.user),
     Rule(
@@ -71,12 +76,17 @@ RULES: tuple[Rule, ...] = (
     Rule("sub-agent done", lambda asked: asked.user.startswith(TASK_DONE)),
     Rule("retry of an empty answer", lambda asked: asked.user.startswith(RETRIES)),
     # Its request is a plain client's: only where the provider entry says that OpenClaw sent it can it be told.
-    Rule("model run", lambda asked: asked.from_openclaw and not asked.system and not asked.has_tools),
+    Rule("model run", lambda asked: asked.from_openclaw and not asked.has_tools and _is_bare(asked.system)),
 )
 
 
 def _is_openclaw(asked: Asked) -> bool:
     return asked.system.startswith(STABLE_SYSTEM)
+
+
+def _is_bare(system: str) -> bool:
+    """OpenClaw's model runs have no instructions; through its gateway, the one line that names the model."""
+    return not system or (system.startswith(MODEL_IDENTITY) and "\n" not in system.strip())
 
 
 def _tells_time(text: str) -> bool:

@@ -28,7 +28,7 @@ def test_a_stop_string_is_not_shown_and_nothing_after_it() -> None:
 def test_the_first_stop_string_in_the_text_counts() -> None:
     shown = ShownText(("late", "so"))
     assert shown.feed(b"and so on, late") == "and "
-    assert shown.stopped
+    assert (shown.stopped, shown.matched) == (True, "so")
 
 
 def test_an_empty_stop_string_stops_nothing() -> None:

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from clawd.model.replies.deltas import Delta, Reply
 from clawd.server.engine.types import Finished, Token
-from clawd.server.errors import Failure, body
+from clawd.server.errors import Fault, body, of_finished
 from clawd.server.exchange import Exchange
 from clawd.server.exchanges import Exchanges
 from clawd.server.sse import COMMENT, HEADERS, sse
@@ -66,13 +66,13 @@ class Writer(ABC):
     def whole(self, answers: Sequence[Answered]) -> dict[str, Any]:
         """The body of an answer that isn't streamed."""
 
-    def failure(self, failure: Failure) -> dict[str, Any]:
+    def failure(self, fault: Fault) -> dict[str, Any]:
         """The error body when a request fails after it was accepted."""
-        return body(failure.status, failure.message, failure.code)
+        return body(fault.status, fault.message, fault.code)
 
-    def failed(self, failure: Failure) -> Iterable[bytes]:
+    def failed(self, fault: Fault) -> Iterable[bytes]:
         """The same in a stream, its last event."""
-        yield sse(self.failure(failure))
+        yield sse(self.failure(fault))
 
 
 class Answer(Response):
@@ -124,7 +124,7 @@ class Answer(Response):
                 chunks = writer.token(index, event, parsers[index].feed(event.text))
             elif event.reason in FAILURES:
                 self._exchanges.cancel()  # the others: half of what was asked for is no answer
-                for chunk in writer.failed(Failure.of(event)):
+                for chunk in writer.failed(of_finished(event)):
                     yield chunk
                 return
             else:
@@ -144,9 +144,9 @@ class Answer(Response):
                     self._exchanges.cancel()
         failed = next((finished for finished in ends.values() if finished.reason in FAILURES), None)
         if failed is not None:
-            failure = Failure.of(failed)
-            content = self._writer.failure(failure)
-            await JSONResponse(content, failure.status, headers=failure.headers)(scope, receive, send)
+            fault = of_finished(failed)
+            content = self._writer.failure(fault)
+            await JSONResponse(content, fault.status, headers=fault.headers)(scope, receive, send)
             return
         answers = [_answered(exchange, ends[index]) for index, exchange in enumerate(self._exchanges.all)]
         await JSONResponse(self._writer.whole(answers))(scope, receive, send)
