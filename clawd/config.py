@@ -256,7 +256,7 @@ class LearnSettings(Section):
     """Largest mean |ℓ_old - ℓ_rollout| per token between trainer and engine; above it: refused; none: no limit."""
     min_usable_share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Smallest usable share of an update's samples; below it: refused."""
-    max_grad_norm: Annotated[float, Field(gt=0)] | None = 1000.0
+    max_grad_norm: Annotated[float, Field(gt=0)] | None = 100.0
     """Largest global gradient norm before it is clipped; above it: refused; none: no limit."""
     max_grad_growth: Annotated[float, Field(gt=1)] | None = 20.0
     """Largest gradient norm as a multiple of the adapter's earlier updates'; above it: refused; none: no limit."""

@@ -113,7 +113,7 @@ def test_a_gradient_that_explodes_beside_those_before(outcome_of, tmp_path):
     """The history is in the parent's folder, so that the update is a function of its job."""
     outcome, result = outcome_of()
     manifest = Manifest.model_validate_json((result / MANIFEST_FILE).read_text())
-    assert manifest.grad_norm_mean == pytest.approx(outcome.metrics["train/grad_norm"])
+    assert manifest.grad_norm_mean == pytest.approx(outcome.metrics["train/first_grad_norm"])
     calm = tmp_path / "calm" / "v1"
     shutil.copytree(result, calm)
     (calm / MANIFEST_FILE).write_text(json.dumps(json.loads(manifest.model_dump_json()) | {"grad_norm_mean": 1e-6}))

@@ -70,7 +70,8 @@ def _check_entropy(ratio: float | None, limit: float | None, after: str) -> None
 def running_norm(before: float | None, norm: float) -> float | None:
     """The adapter's usual gradient norm after this update: the mean of logarithms, so that one outlier moves it little.
 
-    A gradient of zero says nothing of the scale.
+    `norm` is the first step's: that of later ones falls to a hundredth where the ratio clip ends most of the loss. A
+    gradient of zero says nothing of the scale.
     """
     if not norm > 0 or not math.isfinite(norm):
         return before

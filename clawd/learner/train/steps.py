@@ -68,6 +68,7 @@ def take_steps(
         if step == 1:
             metrics["train/first_loss"] = of_step["train/loss"]
             metrics["train/first_ratio"] = of_step["grpo/ratio"]
+            metrics["train/first_grad_norm"] = of_step["train/grad_norm"]
         metrics |= of_step | {"train/steps": float(step)}
         if trust is not None and trust.passed:
             break

@@ -245,6 +245,6 @@ def make_manifest(run: Run) -> Manifest:
         seconds=course.seconds,
         sha256={path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
         reward_mean=reward_mean(run),
-        grad_norm_mean=guards.running_norm(run.batch.usual_norm, course.metrics["train/grad_norm"]),
+        grad_norm_mean=guards.running_norm(run.batch.usual_norm, course.metrics["train/first_grad_norm"]),
         versions={name: version(name) for name in PACKAGES},
     )

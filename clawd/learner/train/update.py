@@ -12,7 +12,8 @@ Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metri
     samples/used, samples/quarantined, samples/hinted, samples/scored
     samples/flat_groups                             groups of a task's steps without variance: they give no gradient
     mismatch/abs_mean, mismatch/abs_p99, mismatch/importance_weight    trainer (old) against engine, before training
-    train/first_loss, train/first_ratio, train/loss, train/grad_norm, train/tokens_per_s, train/steps
+    train/first_loss, train/first_ratio, train/first_grad_norm, train/loss, train/grad_norm   before clipping
+    train/tokens_per_s, train/steps
     train/learning_rate
     drift/kl_old, drift/kl_base, drift/entropy_ratio   at the trained responses after the last step, see `drift`
     trust/kl, trust/share                           KL(cur ‖ old) after the last step, share of it kept; with a target
