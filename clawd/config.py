@@ -352,7 +352,8 @@ def load(folder: DataFolder, flags: Sequence[str] = ()) -> Settings:
     """Resolve flags, environment and TOML file of `folder` into one `Settings`.
 
     Raises:
-        ConfigError: an unknown key, a value out of bounds, or a file that isn't TOML; names the key and its source.
+        ConfigError: an unknown key, a value out of bounds, or a file that isn't TOML or can't be read; names the key
+            and its source.
     """
 
     class Resolved(Settings):
@@ -376,12 +377,15 @@ def load(folder: DataFolder, flags: Sequence[str] = ()) -> Settings:
             return command_line, init_settings, env_settings, toml
 
     _refuse_unknown_environment()
+    _refuse_unreadable(folder.config_file)
     try:
         resolved = Resolved()
     except ValidationError as error:
         raise ConfigError(_explain(error, folder)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{folder.config_file} is no TOML file: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{folder.config_file} can't be read: {error.strerror}.") from None
     except (SettingsError, ValueError) as error:
         raise ConfigError(f"The settings can't be read: {error}") from None
     return Settings(**resolved.model_dump(exclude_unset=True))
@@ -394,6 +398,13 @@ def _refuse_unknown_environment() -> None:
         upper = name.upper()  # pydantic-settings takes either case
         if upper.startswith(ENV_PREFIX) and upper not in NOT_SETTINGS and upper.split("__")[0] not in sections:
             raise ConfigError(f"The environment variable {name} is no setting of clawd: see `clawd config` for all.")
+
+
+def _refuse_unreadable(path: Path) -> None:
+    """pydantic-settings passes over whatever isn't a file: the settings that somebody meant would be ignored."""
+    if path.is_file() or not os.path.lexists(path):
+        return
+    raise ConfigError(f"{path} is no file that can be read: make it a TOML file, or remove it.")
 
 
 def _explain(error: ValidationError, folder: DataFolder) -> str:
