@@ -84,6 +84,9 @@ def _held_up(services: Services, adapter: Adapter) -> str | None:
         return services.versions.unusable[adapter.id]
     newest = store.updates.newest(adapter.id)
     if newest is not None and newest.state in ("running", "staged"):
+        waiting = next((one for one in store.updates.staged_versions() if one.id == newest.id and one.needs_word), None)
+        if waiting is not None:
+            return f"your word, `clawd adapter accept {adapter.name}` or `refuse`: {waiting.doubt}"
         doing = "update {} is being trained" if newest.state == "running" else "version {} is being loaded"
         return doing.format(newest.number)
     halt = store.lifecycle.halted(adapter.id)

@@ -92,7 +92,7 @@ class Swapper:
     def bring_in_staged(self) -> int:
         """Bring in what is staged now, oldest first; how many took over."""
         done = 0
-        for version in self._store.updates.staged_versions():
+        for version in self._store.updates.to_load():
             if self._should_exit.is_set() or not self._engine.alive:
                 break
             try:

@@ -20,6 +20,7 @@ from clawd.learner.train.advantages import advantages_of
 from clawd.learner.train.forward import (
     Padded,
     TokenSequence,
+    entropies,
     micro_batches,
     pad,
     picked_logprobs,
@@ -39,6 +40,7 @@ class Scored:
     sample: Sample
     advantage: float  # A, the same at every token
     old: Tensor  # (T,) ℓ_old(y_i)
+    old_entropy: Tensor  # (T,) of the whole distribution under old
     support_ids: Tensor  # (T, K) S^q_i: the student's top-k under old
     old_support: Tensor  # (T, K)
     teacher_support: Tensor  # (T, K) ℓ_teacher at the student's support, under the chosen hint; 0 without one
@@ -52,6 +54,7 @@ class Read:
     """What the student says about one sample under old."""
 
     response: Tensor  # (T,)
+    entropy: Tensor  # (T,)
     ids: Tensor  # (T, K) its top-k
     support: Tensor  # (T, K)
     hidden: Tensor | None  # (T, H)
@@ -136,6 +139,7 @@ def score(
                 sample=sample,
                 advantage=advantages[place],
                 old=read.response,
+                old_entropy=read.entropy,
                 support_ids=read.ids,
                 old_support=read.support,
                 teacher_support=teacher_support,
@@ -182,11 +186,11 @@ def _student(policy: Policy, samples: Sequence[Sample], groups: Sequence[list[in
         batch = pad([sequence_of(samples[index]) for index in group])
         asked = batch.response_ids[batch.tokens][:, None]
         hidden = response_hidden(policy, batch)
-        columns = [*top_logprobs(hidden, policy.head, asked, k), hidden]
+        columns = [*top_logprobs(hidden, policy.head, asked, k), hidden, entropies(hidden, policy.head)]
         lengths = batch.tokens.sum(dim=1).tolist()
-        picked, ids, values, states = (torch.split(column, lengths) for column in columns)
+        picked, ids, values, states, entropy = (torch.split(column, lengths) for column in columns)
         for row, index in enumerate(group):
-            found[index] = Read(picked[row][:, 0], ids[row], values[row], states[row])
+            found[index] = Read(picked[row][:, 0], entropy[row], ids[row], values[row], states[row])
     return [found[index] for index in range(len(samples))]
 
 
