@@ -14,7 +14,7 @@ from clawd.server.auth import identify
 from clawd.server.engine.types import Event, Finished
 from clawd.server.errors import ApiError
 from clawd.server.exchange import Accepted, Exchange, accept
-from clawd.server.schema import ChatRequest
+from clawd.server.openai_chat.schema import ChatRequest
 from clawd.server.services import Services
 from clawd.server.share import check_room, check_share
 from clawd.store.records import User

@@ -16,8 +16,7 @@ from clawd.store.updates import BLOCKED, UNBLOCKED
 def status(services: Services, user: User) -> dict[str, Any]:
     """One JSON object; `clawd status` prints it.
 
-    The machine's owner, who is `default`, is told of everybody; others of the adapters that they may use, and nothing of
-    who else is here.
+    The machine's owner, who is `default`, is told of everybody; others of the adapters that they may use, no more.
     """
     store = services.store
     is_owner = user.name == DEFAULT_USER

@@ -18,7 +18,7 @@ from clawd.model.guard import Places, Rendered, spans
 from clawd.model.prompt import PromptRenderer
 from clawd.model.replies.families import FAMILIES, OWN_TAGS, family_of
 from clawd.model.vocab import Vocabulary
-from clawd.server.schema import ROLES
+from clawd.server.openai_chat.messages import ROLES
 from tests.tiny_gguf import CHATML, write_tiny_model
 
 LOOP = "{% for m in messages %}"

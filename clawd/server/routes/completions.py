@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from clawd.server.answers import Answer
-from clawd.server.completion import CompletionRequest, accept_completion
-from clawd.server.completion_wire import CompletionWriter
 from clawd.server.documents import TURN_HEADERS, Completion, answer
 from clawd.server.exchanges import Exchanges, admitted
+from clawd.server.openai_completions.accept import accept_completion
+from clawd.server.openai_completions.schema import CompletionRequest
+from clawd.server.openai_completions.writer import CompletionWriter
 from clawd.server.services import Services
 from clawd.server.wire import Head, system_fingerprint
 

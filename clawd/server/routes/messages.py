@@ -17,7 +17,7 @@ from clawd.server.anthropic.writer import MessageWriter
 from clawd.server.auth import identify
 from clawd.server.documents import NAMED_EVENTS, TURN_HEADERS, answer, with_errors
 from clawd.server.exchanges import begin
-from clawd.server.schema import for_template
+from clawd.server.openai_chat.messages import for_template
 from clawd.server.services import Services
 
 
