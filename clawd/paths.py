@@ -26,7 +26,10 @@ class DataFolder:
         home = os.environ.get(HOME_VARIABLE)
         if home and not is_text(home):
             raise ConfigError(f"{HOME_VARIABLE} is no UTF-8 path: name a folder by another.")
-        return cls(Path(home).expanduser().resolve() if home else Path(platformdirs.user_data_dir("clawd")))
+        root = Path(home).expanduser().resolve() if home else Path(platformdirs.user_data_dir("clawd"))
+        if root.exists() and not root.is_dir():
+            raise ConfigError(f"The data folder {root} is no folder: {HOME_VARIABLE} names another.")
+        return cls(root)
 
     @property
     def config_file(self) -> Path:

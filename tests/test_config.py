@@ -128,6 +128,18 @@ class TestRefusals:
         with pytest.raises(ConfigError):
             config.load(folder, flags)
 
+    @pytest.mark.parametrize("kind", ["folder", "dangling link", "pipe"])
+    def test_a_settings_file_that_is_no_file(self, folder: DataFolder, kind: str) -> None:
+        path = folder.config_file
+        if kind == "folder":
+            path.mkdir()
+        elif kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(folder.root / "gone")
+        with pytest.raises(ConfigError, match=r"clawd\.toml is no file"):
+            config.load(folder)
+
     def test_message_never_repeats_a_value(self, folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
         write(folder, "[judge]\napi_kye = 'hunter2'\n")
         with pytest.raises(ConfigError) as caught:

@@ -64,6 +64,13 @@ def test_a_folder_that_can_not_be_used_is_a_clear_error(tmp_path: Path) -> None:
             DataFolder(root).create()
 
 
+def test_a_home_that_is_a_file_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CLAWD_HOME", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match="CLAWD_HOME"):
+        DataFolder.default()
+
+
 def test_a_home_that_is_no_text_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWD_HOME", os.fsdecode(b"/tmp/h\xff"))
     with pytest.raises(ConfigError, match="UTF-8"):

@@ -8,7 +8,20 @@ import sys
 import typer
 
 from clawd import __version__
-from clawd.cli import adapter_merge, adapters, bench, card, connect, demo, learn, life, settings, train, users
+from clawd.cli import (
+    adapter_merge,
+    adapters,
+    bench,
+    card,
+    connect,
+    demo,
+    learn,
+    life,
+    personalize,
+    settings,
+    train,
+    users,
+)
 from clawd.daemon.logs import MESSAGE_PREFIX
 from clawd.errors import ClawdError
 
@@ -48,6 +61,7 @@ learn.add_to(app)
 connect.add_to(app)
 demo.add_to(app)
 bench.add_to(app)
+personalize.add_to(bench.bench)
 
 
 def main() -> None:

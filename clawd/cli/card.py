@@ -7,6 +7,7 @@ import time
 import click
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from clawd.errors import UnknownName
@@ -33,14 +34,14 @@ def card(name: str, add: str | None = ADD, remove: int | None = REMOVE, edit: bo
     with Store(folder.database) as store:
         adapter = store.people.adapter_named(name)
         if adapter is None:
-            raise UnknownName(f"There is no adapter {name!r}: `clawd user list` shows all.")
+            raise UnknownName(f"There is no adapter {name!r}: `clawd adapter list` shows all.")
         if add is not None:
             store.cards.write(adapter.id, add)
         elif remove is not None:
             store.cards.remove(adapter.id, remove)
         elif edit:
             _edit(store, adapter.id)
-        _show(store.cards.lines(adapter.id))
+        _show(name, store.cards.lines(adapter.id))
 
 
 def _edit(store: Store, adapter_id: str) -> None:
@@ -51,9 +52,12 @@ def _edit(store: Store, adapter_id: str) -> None:
         store.cards.replace(adapter_id, after.splitlines())
 
 
-def _show(lines: list[CardLine]) -> None:
+def _show(name: str, lines: list[CardLine]) -> None:
+    if not lines:
+        typer.echo(f"The card of {name} is empty: hints fill it, or `clawd adapter card {name} --add TEXT`.")
+        return
     table = Table("", "rule", "from", "said last")
     for number, line in enumerate(lines, 1):
         day = time.strftime("%Y-%m-%d", time.localtime(line.confirmed_at))
-        table.add_row(str(number), line.text, line.source, day)
+        table.add_row(str(number), escape(line.text), line.source, day)
     Console().print(table)

@@ -67,7 +67,8 @@ def look(folder: DataFolder) -> Status:
 def show(status: Status, console: Console | None = None) -> None:
     console = console or Console()
     if status.daemon is None:
-        console.print(f"clawd isn't running on {escape(str(status.folder.root))}: start it with `clawd start`")
+        root = escape(str(status.folder.root))
+        console.print(f"clawd isn't running on {root}: start it with `clawd start`", soft_wrap=True)
         return
     daemon = status.daemon
     state = "[green]ready[/]" if status.ready else "[yellow]not ready[/]"

@@ -45,5 +45,5 @@ def list_users() -> None:
     table = Table("user", "adapter", "may also use", "key")
     for user, further in everyone:
         others = ", ".join(adapter.name for adapter in further)
-        table.add_row(user.name, user.adapter.name, others, "yes" if user.has_key else "none: without keys only")
+        table.add_row(user.name, user.adapter.name, others, "yes" if user.has_key else "none: who sends none")
     Console().print(table)

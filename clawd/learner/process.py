@@ -78,14 +78,6 @@ class Learner:
         self.housekeeping = housekeeping
         self.should_exit = False
 
-    def run_due(self) -> None:
-        """Do everything that is due now, then return."""
-        self.judging.tick()
-        if self.asking is not None:
-            self.asking.tick()
-        self.updates.tick()
-        self.housekeeping.tick()
-
     def run(self, bell: Doorbell) -> None:
         """Until `should_exit`, then end what runs."""
         self.updates.recover()

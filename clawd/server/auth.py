@@ -1,4 +1,4 @@
-"""Who asks. A key names its user; without any key in the store, everybody on this machine is `default`."""
+"""Who asks. A key names its user; who sends none on loopback is `default`, and so is everybody until keys exist."""
 
 from __future__ import annotations
 

@@ -133,6 +133,15 @@ def of_finished(finished: Finished) -> Fault:
     return of_exception(finished.cause)
 
 
+def _invalid(problem: dict[str, Any]) -> Fault:
+    """What is wrong with a body, and where."""
+    place = ".".join(str(part) for part in problem["loc"] if part != "body" and problem["type"] != "json_invalid")
+    said = str(problem["msg"]).removeprefix("Value error, ")
+    if not place and isinstance(problem.get("input"), bytes):
+        said = "The body was not read as JSON: send it with `Content-Type: application/json`."
+    return Fault(400, f"{place}: {said}" if place else said, "invalid_value", place or None)
+
+
 def install(app: FastAPI) -> None:
     """Let every error that reaches the application's edge leave it in the API's own shape."""
 
@@ -146,9 +155,7 @@ def install(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "body" and first["type"] != "json_invalid")
-        return respond(request.url.path, Fault(400, f"{place}: {first['msg']}", "invalid_value", place or None))
+        return respond(request.url.path, _invalid(error.errors()[0]))
 
     app.add_exception_handler(ClawdError, raised)
     app.add_exception_handler(HTTPException, http)

@@ -58,6 +58,14 @@ def test_edit_opens_the_editor_on_the_lines(
     assert lines(folder) == ["Be brief.", "Metric units."]
 
 
+def test_a_rule_is_shown_as_it_is_written(folder: DataFolder) -> None:
+    assert "no [/b] [x]" in run("default", "--add", "no [/b] [x]")
+
+
+def test_an_empty_card_says_so(folder: DataFolder) -> None:
+    assert "The card of default is empty" in run("default")
+
+
 def test_one_change_at_a_time(folder: DataFolder) -> None:
     assert "at a time" in run("default", "--add", "x", "--remove", "1")
     assert lines(folder) == []

@@ -32,6 +32,7 @@ def test_version_and_help(tmp_path: Path) -> None:
 def test_nothing_runs(tmp_path: Path) -> None:
     for arguments in (["status"], ["status", "--json"], ["stop"]):
         assert clawd(tmp_path, *arguments).returncode == errors.NotRunning.exit_status
+    assert "`clawd start`" in clawd(tmp_path, "status").stdout, "a command to copy is not broken into two lines"
     told = json.loads(clawd(tmp_path, "status", "--json").stdout)
     assert told["running"] is False
     assert told["server"] is None

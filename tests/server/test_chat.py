@@ -407,3 +407,11 @@ def test_identical_requests_at_the_same_time_give_one_sample(live: Live) -> None
         for reply in replies
     ]
     assert applied.count(True) == 1
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain"])
+def test_a_body_that_is_not_announced_as_json_is_told_the_remedy(live: Live, kind: str | None) -> None:
+    headers = {"content-type": kind} if kind else {}
+    reply = live.http.post("/v1/chat/completions", content=b'{"model": "clawd"}', headers=headers)
+    assert reply.status_code == 400
+    assert "Content-Type: application/json" in reply.json()["error"]["message"]

@@ -20,6 +20,7 @@ from clawd.learner.train.advantages import advantages_of
 from clawd.learner.train.forward import (
     Padded,
     TokenSequence,
+    entropies,
     pad,
     picked_logprobs,
     read_head,
@@ -38,6 +39,7 @@ class Scored:
     sample: Sample
     advantage: float  # A, the same at every token
     old: Tensor  # (T,) ℓ_old(y_i)
+    old_entropy: Tensor  # (T,) of the whole distribution under old
     support_ids: Tensor  # (T, K) S^q_i: the student's top-k under old
     old_support: Tensor  # (T, K)
     teacher_support: Tensor  # (T, K) ℓ_teacher at the student's support, under the chosen hint; 0 without one
@@ -51,9 +53,10 @@ class Read:
     """What the student says about one sample under old."""
 
     response: Tensor  # (T,)
+    entropy: Tensor  # (T,)
     ids: Tensor  # (T, K) its top-k
     support: Tensor  # (T, K)
-    hidden: Tensor | None  # (T, H)
+    hidden: Tensor  # (T, H)
 
 
 def sequence_of(sample: Sample) -> TokenSequence:
@@ -145,7 +148,7 @@ def read_groups(
         asked = batch.response_ids[batch.tokens][:, None]
         hidden = response_hidden(policy, batch, cache)
         values, ids = read_head(hidden, policy.head, asked, settings.loss.support_k)
-        reads = _split(values.detach(), ids[:, 1:], hidden.detach() if settings.kl_target is not None else None, batch)
+        reads = _split(values.detach(), ids[:, 1:], hidden.detach(), entropies(hidden, policy.head), batch)
         scored = [
             _scored(policy, sample, advantages[index], reads[row], base[row], cache, row, settings, lot)
             for row, (index, sample) in enumerate(zip(group, chosen, strict=True))
@@ -153,11 +156,10 @@ def read_groups(
         yield scored, _inputs(scored, batch, unpack(values, batch.tokens))
 
 
-def _split(values: Tensor, ids: Tensor, hidden: Tensor | None, batch: Padded) -> list[Read]:
+def _split(values: Tensor, ids: Tensor, hidden: Tensor, entropy: Tensor, batch: Padded) -> list[Read]:
     lengths = batch.tokens.sum(dim=1).tolist()
-    hiddens = [None] * len(lengths) if hidden is None else list(torch.split(hidden, lengths))
-    columns = zip(torch.split(values, lengths), torch.split(ids, lengths), hiddens, strict=True)
-    return [Read(value[:, 0], top, value[:, 1:], state) for value, top, state in columns]
+    columns = zip(*(torch.split(column, lengths) for column in (values, entropy, ids, hidden)), strict=True)
+    return [Read(value[:, 0], spread, top, value[:, 1:], state) for value, spread, top, state in columns]
 
 
 def _scored(
@@ -180,12 +182,13 @@ def _scored(
         sample=sample,
         advantage=advantage,
         old=read.response,
+        old_entropy=read.entropy,
         support_ids=read.ids,
         old_support=read.support,
         teacher_support=teacher_support,
         support=support,
         base=base,
-        old_hidden=read.hidden,
+        old_hidden=None if settings.kl_target is None else read.hidden,
     )
 
 

@@ -102,6 +102,16 @@ def read_head(hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor
     return values, chosen
 
 
+@torch.no_grad()
+def entropies(hidden: Tensor, head: Tensor) -> Tensor:
+    """(N,): entropy of the distribution that each hidden state (N, H) predicts, in nats."""
+    found = []
+    for rows in _chunks(hidden, head):
+        logprobs = torch.log_softmax(hidden[rows] @ head.T, dim=-1)
+        found.append(-(logprobs.exp() * logprobs).sum(dim=-1))
+    return torch.cat(found)
+
+
 class _Read(torch.autograd.Function):
     """log softmax(h Wᵀ)[ids] with W frozen.
 

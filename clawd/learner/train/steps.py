@@ -12,7 +12,9 @@ from torch import Tensor
 from clawd.config import LearnSettings
 from clawd.errors import UpdateRefused
 from clawd.learner.job import Sample
+from clawd.learner.train import guards
 from clawd.learner.train.batch import Scored, in_order, loss_inputs, read_groups, response_logprobs
+from clawd.learner.train.drift import drift, k3_to_old
 from clawd.learner.train.losses import LossInputs, Metrics, hybrid_loss, merge
 from clawd.learner.train.neutral import NeutralGroup, accumulate_neutral
 from clawd.learner.train.policy import Policy
@@ -36,6 +38,8 @@ class Batch:
     scored: list[Scored]
     groups: list[list[int]]  # micro-batches, as indices of `scored`
     neutral: list[NeutralGroup] = field(default_factory=list)  # empty: no regulariser
+    held_back: list[Scored] = field(default_factory=list)  # not trained: the gate's
+    usual_norm: float | None = None  # of gradients in the adapter's earlier updates; none: there was none
     begun: Begun | None = None  # none: nothing is known of the first step
 
 
@@ -53,6 +57,7 @@ def accumulate(policy: Policy, batch: Batch, settings: LearnSettings) -> tuple[f
 def _add_gradient(inputs: LossInputs, settings: LearnSettings, samples: int) -> tuple[float, Metrics]:
     """Add the gradient of one micro-batch's share in the loss of all `samples`."""
     loss, metrics = hybrid_loss(inputs, settings.loss, samples=samples)
+    metrics["drift/kl_old"] = k3_to_old(inputs)
     loss.backward()  # type: ignore[no-untyped-call]
     return float(loss.detach()), metrics
 
@@ -95,7 +100,7 @@ def take_steps(
     Metrics: those of the last step, and the loss of the first one.
 
     Raises:
-        UpdateRefused: a loss, a gradient norm or a divergence isn't finite.
+        UpdateRefused: a loss, a gradient norm or a divergence isn't finite, or over its limit.
     """
     trust = _trust_region(policy, batch, settings)
     metrics: dict[str, float] = {}
@@ -105,6 +110,7 @@ def take_steps(
         if step == 1:
             metrics["train/first_loss"] = of_step["train/loss"]
             metrics["train/first_ratio"] = of_step["grpo/ratio"]
+            metrics["train/first_grad_norm"] = of_step["train/grad_norm"]
         metrics |= of_step | {"train/steps": float(step)}
         if trust is not None and trust.passed:
             break
@@ -129,7 +135,9 @@ def take_step(
     norm = float(torch.nn.utils.clip_grad_norm_(weights, settings.grad_clip))
     if not (math.isfinite(loss) and math.isfinite(norm)):
         raise UpdateRefused(f"Step {step} of {settings.steps}: loss {loss} and gradient norm {norm} aren't finite.")
+    guards.check_gradient(norm, step, batch.usual_norm, settings)
     metrics = {"train/loss": loss, "train/grad_norm": norm, **{name: mean.value for name, mean in means.items()}}
+    guards.check_drift(metrics, settings, f"After step {step - 1}")  # what this step's forward pass has seen
     if trust is None:
         optimizer.step()
         return metrics
@@ -176,7 +184,8 @@ def effect(policy: Policy, batch: Batch) -> dict[str, float]:
     new = response_logprobs(policy, [entry.sample for entry in scored], batch.groups)
     changes = [after - entry.old for after, entry in zip(new, scored, strict=True)]
     joined = torch.cat(changes)
-    metrics = {"effect/kl_old": float((torch.expm1(joined) - joined).mean())}
+    metrics = {"effect/kl_old": float((torch.expm1(joined) - joined).mean()), **drift(policy, scored, batch.groups)}
+    metrics["drift/kl_old"] = metrics["effect/kl_old"]
     for name, reward in (("praised", 1), ("rejected", -1)):
         of_reward = [change for change, entry in zip(changes, scored, strict=True) if entry.sample.reward == reward]
         if of_reward:
