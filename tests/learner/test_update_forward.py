@@ -1,5 +1,6 @@
 """Packing, the output head, the LoRA layer, and that the trainer and llama.cpp see the same model."""
 
+import math
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from clawd.config import LearnSettings, LoraSettings
 from clawd.errors import ModelError
+from clawd.learner.job import HintPrompt
 from clawd.learner.train import forward
-from clawd.learner.train.base import load_base, training_dtype
+from clawd.learner.train.base import load_base, matmul_precision, training_dtype
 from clawd.learner.train.batch import loss_inputs, score, sequence_of
-from clawd.learner.train.forward import TokenSequence, micro_batches, pad, picked_logprobs, read_head, unpack
+from clawd.learner.train.forward import TokenSequence, entropies, micro_batches, pad, picked_logprobs, read_head, unpack
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.steps import Batch, accumulate, score_and_begin
 from clawd.learner.train.teachers import read_teacher, shared_length, teaching
@@ -89,10 +91,36 @@ class TestHead:
         with_gradient, _ = read_head(hidden.clone().requires_grad_(), head, ids, k=3)
         assert torch.equal(values, with_gradient)
 
+    def test_entropy_by_hand(self):
+        head = torch.tensor([[0.0], [1.0]])  # logits 0 and h
+        found = entropies(torch.tensor([[0.0], [math.log(3.0)], [1e4]]), head)
+        quarter = 0.25 * math.log(4.0) + 0.75 * math.log(4.0 / 3.0)
+        assert torch.allclose(found, torch.tensor([math.log(2.0), quarter, 0.0]), atol=1e-6)
+
     def test_large_logits_stay_finite(self):
         head, hidden = torch.eye(4) * 1e4, torch.eye(4)[:1]
         values, _ = read_head(hidden, head, torch.tensor([[0, 1]]), 0)
         assert values.tolist() == [[0.0, -1e4]]
+
+
+class TestMatmulPrecision:
+    def test_medium_only_where_it_rounds_nothing_that_counts(self):
+        assert matmul_precision(torch.bfloat16, set()) == "medium"
+        assert matmul_precision(torch.float32, {"avx512f", "avx512_bf16"}) == "medium"
+        assert matmul_precision(torch.float32, {"avx512f", "avx512_bf16", "amx_bf16"}) == "highest"
+        assert matmul_precision(torch.float32, set()) == "highest"
+
+    def test_float32_is_float32_on_this_machine(self):
+        before = torch.get_float32_matmul_precision()
+        torch.manual_seed(0)
+        left, right = torch.randn(256, 512), torch.randn(512, 768)
+        torch.set_float32_matmul_precision(matmul_precision(torch.float32))
+        try:
+            product = left @ right
+        finally:
+            torch.set_float32_matmul_precision(before)
+        exact = left.double() @ right.double()
+        assert float((product - exact).norm() / exact.norm()) < 1e-6
 
 
 class TestLoraLayer:
@@ -205,6 +233,17 @@ class TestGradientOfTheBatch:
                 whole = read_teacher(policy, sample, [], entry.support_ids, 64)
             expected, _ = teaching(whole, entry.support_ids, settings.loss, "")
             assert torch.allclose(entry.teacher_support, expected, atol=1e-4)
+
+    def test_what_prompts_share_ends_before_the_last_token_of_each(self):
+        def told(prompt: list[int], *hints: list[int]) -> int:
+            prompts = [HintPrompt(hint_id=str(n), text="", prompt_ids=ids) for n, ids in enumerate(hints)]
+            return shared_length(mixed_samples()[0].model_copy(update={"prompt_ids": prompt, "hints": prompts}))
+
+        assert told([1, 2, 3, 9], [1, 2, 5, 6, 9]) == 2
+        assert told([1, 2, 3, 9], [1, 2, 3, 9]) == 3
+        assert told([1, 2, 3, 9], [1, 2, 3, 4, 9], [1, 7, 9]) == 1
+        assert told([1], [1, 2]) == 0
+        assert told([1, 2], [3, 2]) == 0
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     def test_the_first_ratio_is_exactly_one(self, tmp_path, dtype):

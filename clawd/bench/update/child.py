@@ -101,10 +101,10 @@ def reference(job: Job, samples: list[Sample], folder: Path, shared: Path) -> di
 
     from clawd.bench.update.reference import accumulate, read_old  # noqa: PLC0415
     from clawd.learner.train.base import prepare  # noqa: PLC0415
-    from clawd.learner.train.trainer import use_machine  # noqa: PLC0415
+    from clawd.learner.train.machine import training_threads  # noqa: PLC0415
 
     settings, clock = job.settings, Clock()
-    use_machine(settings.threads, torch.float32)
+    torch.set_num_threads(training_threads(settings.threads))  # and nothing else: torch as it comes
     dense = prepare(job.base, job.base_fingerprint, job.cache, torch.float32)
     base = clock.time("load", lambda: AutoModelForCausalLM.from_pretrained(dense, dtype=torch.float32))
     with warnings.catch_warnings():

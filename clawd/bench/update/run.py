@@ -4,6 +4,7 @@
 which a busy neighbour disturbs less. Both sides use the same threads. The gradients that are compared are those of the
 whole batch's loss at the first step, from the same adapter: |g - g_reference| / |g_reference| over all LoRA factors at
 once, g by the trainer as it trains (`error`) and by it with a float32 base (`error_float32`).
+The choices of the loss (support, hint) are each side's own: near a tie rounding can turn one.
 `growth` is the processor time per token of the job over that of one whose prompts and responses are half as long.
 """
 
@@ -51,7 +52,13 @@ def run(
     error, exact_error = (_error(side["gradient"], plain["gradient"]) for side in (mine, exact))
     gradients = {"what": "gradient", "error": round(error, 5), "error_float32": round(exact_error, 6)}
     growth = _cpu_s_per_token(mine) / _cpu_s_per_token(half)
-    rows = [_row("clawd", mine), _row("reference", plain), _row("clawd, half as long", half), gradients]
+    rows = [
+        _row("clawd", mine),
+        _row("reference", plain),
+        _row("clawd, float32 base, one step", exact),
+        _row("clawd, half as long", half),
+        gradients,
+    ]
     return Report("update", command, rows, _goals(mine, plain, error, growth))
 
 

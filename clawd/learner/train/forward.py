@@ -107,8 +107,11 @@ def entropies(hidden: Tensor, head: Tensor) -> Tensor:
     """(N,): entropy of the distribution that each hidden state (N, H) predicts, in nats."""
     found = []
     for rows in _chunks(hidden, head):
-        logprobs = torch.log_softmax(hidden[rows] @ head.T, dim=-1)
-        found.append(-(logprobs.exp() * logprobs).sum(dim=-1))
+        logits = hidden[rows] @ head.T
+        logits.sub_(logits.amax(dim=-1, keepdim=True))
+        weights = logits.exp()
+        total = weights.sum(dim=-1)
+        found.append(total.log() - torch.linalg.vecdot(weights, logits) / total)
     return torch.cat(found)
 
 

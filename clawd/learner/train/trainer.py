@@ -21,7 +21,7 @@ from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Job, Manifest, Sample
 from clawd.learner.train import gate, guards
 from clawd.learner.train.advantages import advantages_of, no_signal, running_mean
 from clawd.learner.train.answers import ask_all
-from clawd.learner.train.base import dense_name, load_base, training_dtype
+from clawd.learner.train.base import dense_name, load_base, matmul_precision, training_dtype
 from clawd.learner.train.batch import Scored, score, select, sequence_of
 from clawd.learner.train.course import Course, emit
 from clawd.learner.train.forward import micro_batches
@@ -155,9 +155,7 @@ PHASES: tuple[tuple[str, Callable[[Run], None]], ...] = (
 def use_machine(threads: int | None, dtype: torch.dtype) -> None:
     """Set the process-wide switches of torch and transformers."""
     torch.set_num_threads(training_threads(threads))
-    # With a bfloat16 base the operands of the output head are bfloat16 numbers already: multiplying them as such with
-    # float32 sums changes nothing but the time.
-    torch.set_float32_matmul_precision("medium" if dtype == torch.bfloat16 else "highest")
+    torch.set_float32_matmul_precision(matmul_precision(dtype))
     transformers.utils.logging.disable_progress_bar()
 
 
