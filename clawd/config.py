@@ -174,6 +174,31 @@ class LossSettings(Section):
     """Neutral prompts per update; the next update takes the next ones."""
 
 
+class GateSettings(Section):
+    """What a new version is measured by before it serves. None: that isn't looked at."""
+
+    on_failure: Literal["refuse", "ask", "promote"] = "refuse"
+    """What becomes of a version that the gate objects to: refused, kept back for a person's word, or served anyway."""
+    answers: Annotated[int, Field(ge=0, le=40)] = 10
+    """Neutral prompts that a new version answers; 0: it answers none, and loops and lengths aren't seen."""
+    own_answers: Annotated[int, Field(ge=0, le=16)] = 4
+    """The adapter's own recent first messages that it answers besides; none of them is in the update's batch."""
+    answer_tokens: Annotated[int, Field(ge=16, le=512)] = 64
+    """Longest of these answers."""
+    held_back: Annotated[int, Field(ge=0)] = 2
+    """Samples of an update that aren't trained but tell whether it helped, at most one in eight; they wait again."""
+    max_neutral_kl: Annotated[float, Field(gt=0)] | None = 0.1
+    """Largest mean KL to the base per token, in nats, on neutral prompts."""
+    max_degenerate: Annotated[float, Field(ge=0, le=1)] | None = 0.1
+    """Largest share of empty, one-token, endlessly repeating or garbled answers beyond the base's own share."""
+    max_length_ratio: Annotated[float, Field(gt=1)] | None = 3.0
+    """Largest factor between the mean length of its answers and the base's, either way, where the base's end."""
+    max_runaway: Annotated[float, Field(ge=0, le=1)] | None = 0.5
+    """Largest share of its answers that don't end within `answer_tokens` where the base's do."""
+    max_wrong_way: Annotated[float, Field(ge=0)] | None = 0.05
+    """Largest mean move against the held-back samples' signal, in nats per token."""
+
+
 class LearnSettings(Section):
     enabled: bool = True
     """Train adapters when enough samples wait."""
@@ -229,6 +254,18 @@ class LearnSettings(Section):
     """Seed of a new adapter's first weights."""
     max_rollout_mismatch: Annotated[float, Field(gt=0)] | None = 0.5
     """Largest mean |ℓ_old - ℓ_rollout| per token between trainer and engine; above it: refused; none: no limit."""
+    min_usable_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Smallest usable share of an update's samples; below it: refused."""
+    max_grad_norm: Annotated[float, Field(gt=0)] | None = 100.0
+    """Largest global gradient norm before it is clipped; above it: refused; none: no limit."""
+    max_grad_growth: Annotated[float, Field(gt=1)] | None = 20.0
+    """Largest gradient norm as a multiple of the adapter's earlier updates'; above it: refused; none: no limit."""
+    max_kl_old: Annotated[float, Field(gt=0)] | None = 0.5
+    """Largest KL to the version before, at the responses, per token, after any step; above it: refused; none: any."""
+    max_kl_base: Annotated[float, Field(gt=0)] | None = 2.0
+    """Largest KL to the base at the responses, per token, after the update; above it: refused; none: any."""
+    max_entropy_drift: Annotated[float, Field(gt=1)] | None = 3.0
+    """Largest factor by which an update may change the entropy at the responses, either way; none: any."""
     max_mismatch_kl: Annotated[float, Field(gt=0)] = 0.1
     """Largest mean KL per token between the trainer's and the served adapter's distributions; above it: refused."""
     # A bfloat16 base rounds by about 1e-3 beside any adapter: the default refuses only what changes nothing at all.
@@ -240,6 +277,7 @@ class LearnSettings(Section):
     """Failed updates with the same samples before those are quarantined."""
     lora: LoraSettings = LoraSettings()
     loss: LossSettings = LossSettings()
+    gate: GateSettings = GateSettings()
 
     @field_validator("cron")
     @classmethod

@@ -81,8 +81,13 @@ def write_version(
     return manifest
 
 
-def trained(data: DataFolder, store: Store, user: User, base: LoraBase, seed: int, samples: int = 1) -> Version:
-    """A version that an update of the user's adapter has made: staged, as the learner leaves it."""
+def trained(
+    data: DataFolder, store: Store, user: User, base: LoraBase, seed: int, samples: int = 1, doubt: str | None = None
+) -> Version:
+    """A version that an update of the user's adapter has made: staged, as the learner leaves it.
+
+    With a `doubt` of the gate it waits for a person's word.
+    """
     world = World(store)
     for _ in range(samples):
         turn = world.turn(world.session(user=user), user=user, base=base.fingerprint)
@@ -93,7 +98,9 @@ def trained(data: DataFolder, store: Store, user: User, base: LoraBase, seed: in
     folder = data.adapters / user.adapter.id / f"v{update.number:04d}"
     manifest = write_version(folder, base, seed, update_id=update.id, number=update.number)
     sha256 = manifest.sha256[contract.ADAPTER_GGUF]
-    return store.updates.stage(update.id, folder, sha256, base.fingerprint, manifest.metrics, {})
+    return store.updates.stage(
+        update.id, folder, sha256, base.fingerprint, manifest.metrics, {}, (), doubt, doubt is not None
+    )
 
 
 def served(data: DataFolder, store: Store, user: User, base: LoraBase, seed: int) -> Version:

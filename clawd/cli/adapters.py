@@ -1,4 +1,5 @@
-"""adapter list, show, use, rollback, pin, unpin, create, rename, rm, share, unshare, resume, export, import."""
+"""adapter list, show, use, rollback, accept, refuse, pin, unpin, create, rename, rm, share, unshare, resume, export,
+import."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import typer
 from clawd.cli import adapter_view
 from clawd.cli.opening import base_fingerprint, open_folder, open_store, served_model
 from clawd.cli.switching import serve
+from clawd.doorbell import ring
 from clawd.errors import ClawdError, StoreError, UnknownName
 from clawd.model import names
 from clawd.paths import DataFolder
@@ -85,6 +87,37 @@ def rollback(name: Name) -> None:
         before = store.lifecycle.before(active)
         serve(folder, store, adapter, before, f"clawd adapter rollback {name}")
     typer.echo(f"{names.adapter_model(adapter.name)} answers with {_shown(before)} instead of version {active.number}")
+
+
+@adapters.command()
+def accept(name: Name) -> None:
+    """Let the version serve that the gate objects to and that waits for your word."""
+    folder = open_folder()
+    with open_store(folder) as store:
+        adapter, version = _in_doubt(store, name)
+        store.updates.accept(version.id)
+        store.event("version_accepted", version.id, number=version.number, doubt=version.doubt)
+    ring(folder.server_bell)
+    typer.echo(f"{names.adapter_model(adapter.name)} will answer with version {version.number}")
+
+
+@adapters.command()
+def refuse(name: Name) -> None:
+    """Turn down the version that waits for your word. What serves stays; its samples are put aside."""
+    with open_store() as store:
+        adapter, version = _in_doubt(store, name)
+        store.updates.reject(version.id, f"turned down by a person. {version.doubt}")
+        store.event("version_rejected", version.id, reason=f"turned down by a person. {version.doubt}")
+    typer.echo(f"{names.adapter_model(adapter.name)} stays as it is: version {version.number} is turned down")
+
+
+def _in_doubt(store: Store, name: str) -> tuple[Adapter, Version]:
+    """Raises UnknownName: nothing of the adapter waits for a person's word."""
+    adapter = store.people.adapter(adapter_name(name))
+    for version in store.updates.staged_versions():
+        if version.adapter_id == adapter.id and version.needs_word:
+            return adapter, version
+    raise UnknownName(f"No version of {adapter.name!r} waits for your word: `clawd status` shows those that do.")
 
 
 @adapters.command()

@@ -8,7 +8,21 @@ import sys
 import typer
 
 from clawd import __version__
-from clawd.cli import adapter_merge, adapters, bench, card, connect, demo, judge, learn, life, settings, train, users
+from clawd.cli import (
+    adapter_merge,
+    adapters,
+    bench,
+    card,
+    connect,
+    demo,
+    judge,
+    learn,
+    life,
+    personalize,
+    settings,
+    train,
+    users,
+)
 from clawd.daemon.logs import MESSAGE_PREFIX
 from clawd.errors import ClawdError
 
@@ -49,6 +63,7 @@ connect.add_to(app)
 demo.add_to(app)
 judge.add_to(app)
 bench.add_to(app)
+personalize.add_to(bench.bench)
 
 
 def main() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from clawd.cli.report_view import print_report
 from clawd.errors import MissingExtra
 
 # The benchmarks load llama.cpp's binding, which `clawd --help` must not: they are imported where they run.
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from clawd.bench.report import Report
 
 BENCH = "clawd bench"
-MOST_COLUMNS = 7  # of a table that reads well on 80 characters
 
 QUICK = typer.Option(False, "--quick", help="Fewer rounds.")
 JSON = typer.Option(False, "--json", help="Print one JSON object.")
@@ -110,58 +109,3 @@ def _drawing() -> Callable[[Report, Path], None]:
 
 def _tell(measure: Callable[[str], Report], name: str, quick: bool, json_output: bool) -> None:
     print_report(measure(f"{BENCH} {name}{' --quick' if quick else ''}"), json_output)
-
-
-def print_report(report: Report, json_output: bool) -> None:
-    """Print the report.
-
-    Raises:
-        typer.Exit: with status 1, if a goal is missed.
-    """
-    if json_output:
-        typer.echo(report.to_json())
-    else:
-        _show(Console(), report)
-    if not all(goal.ok for goal in report.goals):
-        raise typer.Exit(1)
-
-
-def _show(console: Console, report: Report) -> None:
-    kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in report.rows:
-        kinds.setdefault(tuple(row), []).append(row)
-    for columns, rows in kinds.items():
-        console.print(_wide(columns, rows) if len(columns) > MOST_COLUMNS else _long(columns, rows))
-    console.print(goals_table(report))
-
-
-def _long(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*(str(row[column]) for column in columns))
-    return table
-
-
-def _wide(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
-    """A row of many figures becomes a column."""
-    table = Table()
-    table.add_column(columns[0], no_wrap=True)
-    for row in rows:
-        table.add_column(str(row[columns[0]]), overflow="fold")
-    for column in columns[1:]:
-        table.add_row(column, *(str(row[column]) for row in rows))
-    return table
-
-
-def goals_table(report: Report) -> Table:
-    """The goals of a benchmark and whether they are met."""
-    table = Table(title="Goals", title_justify="left")
-    for name in ("figure", "value", "goal", ""):
-        table.add_column(name, justify="right" if name in ("value", "goal") else "left")
-    for goal in report.goals:
-        sign = "≥" if goal.better == "higher" else "≤"
-        shown = "not measured" if goal.value is None else f"{goal.value:g}"
-        table.add_row(
-            goal.name, shown, f"{sign} {goal.goal:g}", "[green]ok[/green]" if goal.ok else "[red]missed[/red]"
-        )
-    return table

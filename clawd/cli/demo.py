@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from clawd.cli.bench import goals_table
+from clawd.cli.report_view import goals_table
 
 if TYPE_CHECKING:
     from clawd.bench.demo.run import Outcome

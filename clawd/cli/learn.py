@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from clawd.cli import learn_report
 from clawd.cli.opening import open_store
 from clawd.errors import ClawdError, MissingExtra, UnknownName
 from clawd.store.records import DEFAULT_USER
@@ -29,6 +30,7 @@ WIDEST = 60
 
 
 def add_to(app: typer.Typer) -> None:
+    learn_report.add_to(learn)
     app.add_typer(learn, name="learn")
 
 

@@ -91,6 +91,13 @@ class Sample(Record):
         return self.reward is not None or self.task is not None
 
 
+class Probes(Record):
+    """Prompts that the gate puts to the new version. This update trains on none of them."""
+
+    neutral: list[list[int]] = Field(default_factory=list)  # the bundled ones
+    own: list[list[int]] = Field(default_factory=list)  # recent first messages of the adapter's users
+
+
 class Job(Record):
     update_id: str
     adapter_id: str
@@ -102,6 +109,7 @@ class Job(Record):
     cache: Path  # folder for what can be made again (the dense base)
     settings: LearnSettings
     neutral: list[list[int]] = Field(default_factory=list)  # prompts at which nobody asked for a change; may be empty
+    probes: Probes = Probes()  # the gate's; without any it judges by the held-back samples alone
 
 
 class Manifest(Record):
@@ -118,6 +126,7 @@ class Manifest(Record):
     seconds: dict[str, float]  # by phase: load, score, train, validate, write
     sha256: dict[str, str]  # of each file of the result folder but this one
     reward_mean: float | None = None  # running mean over the adapter's updates; none: none of them had a reward
+    grad_norm_mean: float | None = None  # running mean over the adapter's updates; none: no gradient yet
     versions: dict[str, str]  # of torch, transformers, peft, llama-cpp-python, gguf
 
 
@@ -128,3 +137,7 @@ class Outcome(Record):
     reason: str | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     quarantined: dict[str, str] = Field(default_factory=dict)  # sample id → why it was left out of the batch
+    held_back: list[str] = Field(default_factory=list)  # ids of samples that weren't trained: they wait again
+    doubt: str | None = None  # the gate's objection to a staged version
+    needs_word: bool = False  # staged, but not to be served before a person has agreed
+    parent_fault: str | None = None  # what the gate found wrong with the version that serves now

@@ -30,6 +30,7 @@ from clawd.learner.job import (
     Sample,
 )
 from clawd.learner.neutral import neutral_prompts
+from clawd.learner.probes import probes
 from clawd.paths import DataFolder
 from clawd.store import Store
 from clawd.store.records import Update, Version
@@ -81,6 +82,7 @@ def write(
         cache=data.cache,
         settings=settings,
         neutral=_neutral(settings, update, render),
+        probes=probes(store, update, served.fingerprint, settings.gate, lambda messages: render(messages, None, {})),
     )
     card = _card(store, update, settings) if settings.card else []
     samples, left_out = _samples(store, update, render, card)

@@ -33,7 +33,7 @@ class Publisher:
         """`ring` tells the server that there is something to load; if it isn't heard, the server finds it by itself."""
         self._data = data
         self._store = store
-        self._ring = ring
+        self.ring = ring
         self._lock = threading.Lock()  # a folder between its rename and its row is no leftover
 
     def publish(self, update: Update, outcome: Outcome) -> Version:
@@ -53,8 +53,11 @@ class Publisher:
                 manifest.base_fingerprint,
                 {**manifest.metrics, **outcome.metrics},
                 outcome.quarantined,
+                outcome.held_back,
+                outcome.doubt,
+                outcome.needs_word,
             )
-        self._ring()
+        self.ring()
         return version
 
     def _move(self, update: Update, target: Path) -> Manifest:

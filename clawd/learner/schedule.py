@@ -252,8 +252,16 @@ class Updates:
                 return
             self._pauses.pop(update.adapter_id, None)
             self._note(
-                "staged", update, metrics=outcome.metrics, left_out=outcome.quarantined, folder=str(version.folder)
+                "staged",
+                update,
+                metrics=outcome.metrics,
+                left_out=outcome.quarantined,
+                held_back=outcome.held_back,
+                doubt=outcome.doubt,
+                folder=str(version.folder),
             )
+            if (fault := outcome.parent_fault) and update.parent_version_id:
+                self._store.lifecycle.hold_against(update.parent_version_id, fault)  # which is about to be replaced
             return
         self._quarantine(outcome.quarantined)
         reason = outcome.reason or "no reason given"
@@ -262,8 +270,18 @@ class Updates:
             self._pauses.pop(update.adapter_id, None)
             self._note("refused", update, reason=reason, metrics=outcome.metrics, left_out=outcome.quarantined)
             self._trust.review(update.adapter_id)
+            self._hold_against_parent(update, outcome)
         else:
             self._fail(update, reason, self._deps.settings.attempts, outcome)
+
+    def _hold_against_parent(self, update: Update, outcome: Outcome) -> None:
+        """The update is refused, so what it began from serves on: what the gate found wrong with that one counts."""
+        if outcome.parent_fault is None or update.parent_version_id is None:
+            return
+        parent = self._store.updates.version(update.parent_version_id)
+        self._store.event("version_faulty", parent.id, number=parent.number, reason=outcome.parent_fault)
+        self._trust.hold_against(parent, outcome.parent_fault)
+        self._deps.publisher.ring()  # there may be a version to go back to
 
     def _fail(self, update: Update, reason: str, attempts: int | None, outcome: Outcome | None = None) -> None:
         self._store.updates.fail(update.id, reason, attempts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+MOST_IN_A_PIECE = 500
+
 
 class ControlTexts:
     """`strip_left`, `strip_right`: those that swallow the white space before or after them."""
@@ -24,6 +26,20 @@ class ControlTexts:
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """(start, end) of each, the longest at a place, from left to right."""
         return (found.span() for found in self._pattern.finditer(text)) if self._pattern else iter(())
+
+    def pieces(self, text: str) -> Iterator[str]:
+        """The text in pieces that have the same tokens as the whole, each with few enough control tokens.
+
+        llama.cpp takes time in the square of their number: minutes for a conversation of 50,000 messages, which nobody
+        can break off, and be it only to say that it is too long.
+        """
+        at = count = 0
+        for start, end in self.find(text):
+            count += 1
+            if count >= MOST_IN_A_PIECE and text[start:end] not in self.strip_right:
+                yield text[at:end]
+                at, count = end, 0
+        yield text[at:]
 
     def begun_at_end(self, text: str) -> int | None:
         """Where, white space aside, the end of a text begins one."""

@@ -6,6 +6,7 @@ Only the template writes control tokens: what messages, tools and arguments spel
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from clawd.errors import TemplateError
@@ -63,12 +64,16 @@ class PromptRenderer:
     def _tokenise(self, rendered: Rendered) -> list[int]:
         ids: list[int] = []
         for text, parse_special in spans(rendered, self.control):
-            ids += self.vocabulary.tokenise(text, parse_special=parse_special)
+            ids += self._read(text) if parse_special else self.vocabulary.tokenise(text)
         return self._with_bos(ids)
 
     def tokenise(self, text: str) -> list[int]:
         """Ids of a prompt that somebody has rendered: control tokens in it are such."""
-        return self._with_bos(self.vocabulary.tokenise(text, parse_special=True))
+        return self._with_bos(self._read(text))
+
+    def _read(self, text: str) -> list[int]:
+        pieces = (self.vocabulary.tokenise(piece, parse_special=True) for piece in self.control.pieces(text))
+        return list(chain.from_iterable(pieces))
 
     def _with_bos(self, ids: list[int]) -> list[int]:
         bos = self.vocabulary.bos_id

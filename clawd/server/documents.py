@@ -1,6 +1,6 @@
 """What the OpenAPI page says of answers: their bodies, their errors, the headers that clawd reads.
 
-The bodies are made elsewhere (`wire.py`, `completion_wire.py`, the routes); that these models are true of them is
+The bodies are made elsewhere (by each family's writer, the routes); that these models are true of them is
 tested against a running server. Objects may hold more than is said here.
 """
 

@@ -19,7 +19,8 @@ from clawd.model.replies.deltas import Reply
 from clawd.model.replies.parser import Parser
 from clawd.server.engine.engine import Handle
 from clawd.server.engine.types import Event, Finished, GenerationRequest, Priority, Token
-from clawd.server.schema import ChatRequest, for_template, of_answer
+from clawd.server.openai_chat.messages import for_template
+from clawd.server.openai_chat.schema import ChatRequest, of_answer
 from clawd.server.services import Services
 from clawd.server.sessions.conversation import hash_with_response, request_hash
 from clawd.server.sessions.kinds import is_openclaw

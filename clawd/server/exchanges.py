@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
@@ -11,11 +12,11 @@ from starlette.requests import Request
 
 from clawd.server.auth import identify
 from clawd.server.engine.types import Event, Finished
-from clawd.server.errors import RETRY_AFTER_S, ApiError
+from clawd.server.errors import ApiError
 from clawd.server.exchange import Accepted, Exchange, accept
-from clawd.server.schema import ChatRequest
+from clawd.server.openai_chat.schema import ChatRequest
 from clawd.server.services import Services
-from clawd.server.share import check_share
+from clawd.server.share import check_room, check_share
 from clawd.store.records import User
 
 
@@ -69,25 +70,23 @@ class Exchanges:
         self._told.put_nowait((index, event))
 
 
-async def admit(services: Services, request: Request) -> User:
-    """Who asks, if there is an engine to answer and room in the queue.
+@asynccontextmanager
+async def admitted(services: Services, request: Request) -> AsyncIterator[User]:
+    """Who asks, if there is an engine to answer and room in the queue. Accept and start the request inside.
+
+    Until then it has a place of its own in the queue: of a hundred that come at once, no more are let in than of a
+    hundred one after the other.
 
     Raises:
         ApiError: 401, 429 or 503.
     """
-    settings = services.settings.server
+    user = await run_in_threadpool(identify, services.store, request, services.owner_key)
     if not services.engine.alive:
         raise ApiError(503, "The engine has failed and is being restarted.", code="engine_stopped")
-    if services.in_flight >= settings.max_running + settings.max_waiting:
-        raise ApiError(
-            429,
-            f"{services.in_flight} requests are being answered or wait: come back in a moment.",
-            code="queue_full",
-            retry_after_s=RETRY_AFTER_S,
-        )
-    user = await run_in_threadpool(identify, services.store, request, services.owner_key)
+    check_room(services)
     check_share(services, user)
-    return user
+    with services.place_of(user.id):  # nothing is awaited between the look and this
+        yield user
 
 
 async def begin(services: Services, request: Request, chat: ChatRequest) -> Exchanges:
@@ -96,9 +95,9 @@ async def begin(services: Services, request: Request, chat: ChatRequest) -> Exch
     Raises:
         ApiError, ClawdError: nothing was begun.
     """
-    services.unknown_fields.update(chat.unknown_fields())
-    user = await admit(services, request)
-    accepted = await run_in_threadpool(accept, services, user, request.headers, chat)
-    exchanges = Exchanges(services, accepted)
-    exchanges.start()
+    services.count_unknown(chat.unknown_fields())
+    async with admitted(services, request) as user:
+        accepted = await run_in_threadpool(accept, services, user, request.headers, chat)
+        exchanges = Exchanges(services, accepted)
+        exchanges.start()
     return exchanges

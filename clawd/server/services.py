@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from clawd.server.metrics import Metrics
 from clawd.server.structure import Structure
 from clawd.server.versions import Versions
 from clawd.store import Store
+
+MOST_NAMES = 200
+LONGEST_NAME = 100
+OTHERS = "(others)"
 
 
 @dataclass
@@ -39,11 +44,28 @@ class Services:
     model_is_embedded: bool
     binding_note: str | None = None  # none: llama.cpp's binding works as it should
     owner_key: str | None = None  # none: started without a daemon
-    in_flight: int = 0  # requests that were accepted and have not ended
+    in_flight: int = 0  # requests that were let in and have not ended
     in_flight_of: Counter[str | None] = field(default_factory=Counter)  # the same by user
     started_at: float = field(default_factory=time.time)
     unknown_fields: Counter[str] = field(default_factory=Counter)  # that clients sent and nobody read
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def count_unknown(self, names: Iterable[str]) -> None:
+        """Fields that nobody reads. Clients choose the names, so that what is kept of them is bounded."""
+        for name in names:
+            fits = len(name) <= LONGEST_NAME and (name in self.unknown_fields or len(self.unknown_fields) < MOST_NAMES)
+            self.unknown_fields[name if fits else OTHERS] += 1
+
+    @contextmanager
+    def place_of(self, user_id: str) -> Iterator[None]:
+        """One more of this user's in flight until the block ends."""
+        self.in_flight += 1
+        self.in_flight_of[user_id] += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            self.in_flight_of[user_id] -= 1
 
     def ring_learner(self) -> None:
         """There is something to judge. If nobody hears it, the learner looks by itself within a second."""

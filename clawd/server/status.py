@@ -9,13 +9,18 @@ from typing import Any
 from clawd import __version__
 from clawd.judge_note import judge_note
 from clawd.server.services import Services
-from clawd.store.records import Adapter
+from clawd.store.records import DEFAULT_USER, Adapter, User
 from clawd.store.updates import BLOCKED, UNBLOCKED
 
 
-def status(services: Services) -> dict[str, Any]:
-    """One JSON object; `clawd status` prints it."""
+def status(services: Services, user: User) -> dict[str, Any]:
+    """One JSON object; `clawd status` prints it.
+
+    The machine's owner, who is `default`, is told of everybody; others of the adapters that they may use, no more.
+    """
     store = services.store
+    is_owner = user.name == DEFAULT_USER
+    adapters = store.people.adapters() if is_owner else store.people.adapters_of(user)
     learn = services.settings.learn
     context = services.engine.context
     return {
@@ -23,7 +28,7 @@ def status(services: Services) -> dict[str, Any]:
         "ready": services.engine.alive,
         "model": {
             "name": services.versions.base_name,
-            "path": str(services.model_path),
+            "path": str(services.model_path) if is_owner else services.model_path.name,
             "embedded": services.model_is_embedded,
             "fingerprint": services.versions.base_fingerprint,
             "context_tokens": context,
@@ -39,7 +44,7 @@ def status(services: Services) -> dict[str, Any]:
         "learning": {"enabled": learn.enabled, "samples_per_update": learn.samples_per_update},
         "sessions": {"by_evidence": store.sessions.counts_by_evidence()},
         "turns": {"main": store.turns.counts(), "side": store.turns.count_side()},
-        "adapters": [_adapter(services, adapter) for adapter in store.people.adapters()],
+        "adapters": [_adapter(services, adapter) for adapter in adapters],
         "ignored_fields": dict(services.unknown_fields),
     }
 
@@ -84,6 +89,9 @@ def _held_up(services: Services, adapter: Adapter) -> str | None:
         return services.versions.unusable[adapter.id]
     newest = store.updates.newest(adapter.id)
     if newest is not None and newest.state in ("running", "staged"):
+        waiting = next((one for one in store.updates.staged_versions() if one.id == newest.id and one.needs_word), None)
+        if waiting is not None:
+            return f"your word, `clawd adapter accept {adapter.name}` or `refuse`: {waiting.doubt}"
         doing = "update {} is being trained" if newest.state == "running" else "version {} is being loaded"
         return doing.format(newest.number)
     halt = store.lifecycle.halted(adapter.id)

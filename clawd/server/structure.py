@@ -20,7 +20,7 @@ from clawd.model.replies.families import ReplyFormat
 from clawd.model.replies.forms import FREE_OBJECT, ForcedTool, Json
 from clawd.server.engine.constraint import Compiler, Grammar
 from clawd.server.errors import ApiError
-from clawd.server.schema import ChatRequest, ResponseFormat, Tool
+from clawd.server.openai_chat.schema import ChatRequest, ResponseFormat, Tool
 
 log = logging.getLogger(__name__)
 

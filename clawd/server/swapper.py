@@ -35,8 +35,12 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 WARM_FROM_TOKENS = 256
 """Shorter prompts are read again on demand: that takes less time than a person notices."""
-WARM_LIMIT_S = 120.0
-"""Warming stands back for people. If they never pause, the version takes over without the rest after this time."""
+WARM_LIMIT_S = 600.0
+"""Warming stands back for people. If they never pause, the version takes over without the rest after this time.
+
+Long, because nobody misses a version that comes late, and the share of steps that warming has while eight streams run
+reads a conversation of 3,000 tokens in some six minutes.
+"""
 
 
 class Swapper:
@@ -92,7 +96,7 @@ class Swapper:
     def bring_in_staged(self) -> int:
         """Bring in what is staged now, oldest first; how many took over."""
         done = 0
-        for version in self._store.updates.staged_versions():
+        for version in self._store.updates.to_load():
             if self._should_exit.is_set() or not self._engine.alive:
                 break
             try:

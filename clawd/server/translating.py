@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from clawd.server.errors import ApiError
-from clawd.server.schema import ChatRequest
+from clawd.server.openai_chat.schema import ChatRequest
 
 
 def chat_request(fields: Mapping[str, Any]) -> ChatRequest:

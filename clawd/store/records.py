@@ -49,6 +49,8 @@ class Version:
     reason: str | None = None  # of a rejected or pruned one
     pinned: bool = False  # stays when others of its age go
     fault: str | None = None  # none: nothing is held against it
+    doubt: str | None = None  # the gate's objection, if a person let it pass or still must
+    needs_word: bool = False  # staged, but not the server's to load before a person has agreed
 
 
 @dataclass(frozen=True)

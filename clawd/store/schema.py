@@ -265,3 +265,16 @@ def _preference_cards(db: Database) -> None:
     for statement in PREFERENCE_CARDS.split(";\n"):
         if statement.strip():
             db.execute(statement)
+
+
+GATE = """
+-- doubt none: the gate had no objection
+ALTER TABLE adapter_versions ADD COLUMN doubt TEXT;
+ALTER TABLE adapter_versions ADD COLUMN needs_word INTEGER NOT NULL DEFAULT 0 CHECK (needs_word IN (0, 1))
+"""
+
+
+@migrations(name="0003_gate")
+def _gate(db: Database) -> None:
+    for statement in GATE.split(";\n"):
+        db.execute(statement)

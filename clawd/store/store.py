@@ -17,6 +17,7 @@ from clawd.store.cards import Cards
 from clawd.store.connection import Connection, Row
 from clawd.store.lifecycle import Lifecycle
 from clawd.store.people import People
+from clawd.store.progress import Progress
 from clawd.store.sessions import Sessions
 from clawd.store.signals import Signals
 from clawd.store.story import Story
@@ -40,6 +41,7 @@ class Store:
         self.signals = Signals(self._connection)
         self.updates = Updates(self._connection)
         self.cards = Cards(self._connection)
+        self.progress = Progress(self._connection)
         self.story = Story(self._connection, self.turns, self.signals)
         self.lifecycle = Lifecycle(self._connection, self.updates)
 

@@ -264,6 +264,15 @@ class Turns:
         )
         return {row["what"]: row["n"] for row in rows}
 
+    def first_of_conversations(self, adapter_id: str, base_fingerprint: str, most: int) -> list[Turn]:
+        """The adapter's newest answered main-line turns that begin a conversation, newest first."""
+        rows = self._connection.rows(
+            "SELECT id FROM turns WHERE adapter_id = ? AND base_fingerprint = ? AND kind = 'main' "
+            "AND previous_id IS NULL AND state <> 'recorded' ORDER BY rowid DESC LIMIT ?",
+            (adapter_id, base_fingerprint, most),
+        )
+        return [self.get(row["id"]) for row in rows]
+
     def scores(self, adapter_id: str) -> tuple[int, dict[str, int]]:
         """Of an adapter's main-line turns: how many have a valid score, and why how many others have none."""
         rows = self._connection.rows(

@@ -7,11 +7,11 @@ samples are used" and every way to fail. A process that dies between two leaves 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clawd.errors import Superseded, UnknownName
+from clawd.errors import Superseded, TransitionRefused, UnknownName
 from clawd.store.codec import new_id, now, pack_json
 from clawd.store.connection import Connection, Row
 from clawd.store.records import Update, Version
@@ -76,17 +76,23 @@ class Updates:
         base_fingerprint: str,
         metrics: dict[str, float],
         left_out: Mapping[str, str],
+        held_back: Sequence[str] = (),
+        doubt: str | None = None,
+        needs_word: bool = False,
     ) -> Version:
         """An update's result lies in its final folder: the server may load it. The version's id is the update's own.
 
         That update and version share an id makes publishing twice impossible. `left_out` says of samples, by id, why
-        the update could not use them: they are quarantined, the others stay claimed until the version is active.
+        the update could not use them: they are quarantined, the others stay claimed until the version is active. Those
+        of `held_back` weren't trained: they wait again. With `needs_word` the server loads nothing before `accept`.
         """
         update = self.get(update_id)
         with self._connection.transaction():
             self._connection.step("updates", update_id, ("running",), "staged", metrics=pack_json(metrics))
             for sample_id, reason in left_out.items():
                 self._connection.step("samples", sample_id, ("claimed",), "quarantined", reason=reason)
+            for sample_id in held_back:
+                self._connection.step("samples", sample_id, ("claimed",), "waiting", update_id=None)
             self._connection.insert(
                 "adapter_versions",
                 {
@@ -100,6 +106,8 @@ class Updates:
                     "gguf_sha256": gguf_sha256,
                     "base_fingerprint": base_fingerprint,
                     "staged_at": now(),
+                    "doubt": doubt,
+                    "needs_word": int(needs_word),
                 },
             )
         return self.version(update_id)
@@ -131,6 +139,17 @@ class Updates:
         """Whether another version than `parent_id` serves the adapter by now."""
         active = self.active_version(adapter_id)
         return (active.id if active else None) != parent_id
+
+    def accept(self, version_id: str) -> None:
+        """A person lets a doubted version serve.
+
+        Raises TransitionRefused: it doesn't wait for anybody's word.
+        """
+        if not self._connection.change(
+            "UPDATE adapter_versions SET needs_word = 0 WHERE id = ? AND state = 'staged' AND needs_word", (version_id,)
+        ):
+            version = self.version(version_id)
+            raise TransitionRefused(f"Version {version.number} is {version.state} and waits for nobody's word.")
 
     def supersede(self, version_id: str) -> None:
         """A staged version came too late: it is rejected, its samples wait again, as they are not at fault."""
@@ -255,8 +274,12 @@ class Updates:
         )
         return to_version(row) if row else None
 
+    def to_load(self) -> list[Version]:
+        """What the server may bring in, oldest first."""
+        return [version for version in self.staged_versions() if not version.needs_word]
+
     def staged_versions(self) -> list[Version]:
-        """What waits to be loaded, oldest first."""
+        """What waits to be loaded, or for a person's word, oldest first."""
         rows = self._connection.rows("SELECT * FROM adapter_versions WHERE state = 'staged' ORDER BY staged_at, id")
         return [to_version(row) for row in rows]
 
@@ -308,4 +331,6 @@ def to_version(row: Row) -> Version:
         reason=row["reason"],
         pinned=bool(row["pinned"]),
         fault=row["fault"],
+        doubt=row["doubt"],
+        needs_word=bool(row["needs_word"]),
     )

@@ -17,7 +17,7 @@ from clawd.learner import transfer
 from clawd.paths import DataFolder
 from clawd.store import Store
 from clawd.store.records import Version
-from tests.adapter_files import base_of, served, write_version
+from tests.adapter_files import base_of, served, trained, write_version
 from tests.cli.command import clawd
 from tests.store.world import World
 
@@ -380,3 +380,23 @@ def test_a_version_that_an_update_starts_from_stays(home: Home) -> None:
     home.store.updates.fail(update.id, "interrupted", None)
     with pytest.raises(UnknownName):
         home.store.lifecycle.pin(home.versions[1].id, True)
+
+
+def in_doubt(home: Home) -> Version:
+    return trained(home.data, home.store, home.user, home.base, 9, doubt="The gate objects to version 4: it babbles.")
+
+
+def test_a_version_in_doubt_waits_for_a_word(home: Home) -> None:
+    assert "waits for your word" in home.run("accept", "default", fails=True)
+    version = in_doubt(home)
+    assert home.store.updates.to_load() == []
+    assert "clawd@default will answer with version 4" in home.run("accept", "clawd@default")
+    assert [one.id for one in home.store.updates.to_load()] == [version.id]
+    assert "waits for your word" in home.run("refuse", "default", fails=True)
+
+
+def test_a_version_in_doubt_is_turned_down(home: Home) -> None:
+    in_doubt(home)
+    assert "stays as it is" in home.run("refuse", "default")
+    assert home.states() == ["retired", "retired", "active", "rejected"]
+    assert home.version(4).reason == "turned down by a person. The gate objects to version 4: it babbles."

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from clawd.bench.report import Goal, Report
-from clawd.cli.bench import print_report
+from clawd.cli.report_view import print_report
 from tests.bench.recorded import ROWS, report
 
 

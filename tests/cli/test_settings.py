@@ -46,7 +46,7 @@ def test_toml_says_the_same_when_read_back(tmp_path: Path) -> None:
         "server": {"port": 31000},
         "sessions": {},
         "judge": {},
-        "learn": {"seed": 7, "lora": {}, "loss": {}},
+        "learn": {"seed": 7, "lora": {}, "loss": {}, "gate": {}},
         "log": {},
         "daemon": {},
     }

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from clawd.config import LearnSettings
+from clawd.errors import TransitionRefused
 from clawd.learner.job import Outcome
 from clawd.learner.jobs import ServedModel, folder_of
 from clawd.learner.schedule import Updates
 from clawd.learner.trust import Trust
 from clawd.store.records import NewTurn, Version
-from tests.learner.parts import BASE, ScriptedBackend, World, words
+from tests.learner.parts import BASE, ScriptedBackend, World, words, write_result
 
 
 @pytest.fixture
@@ -529,3 +530,108 @@ def test_what_was_trained_from_a_version_that_serves_no_longer_is_given_up(
     assert world.events("update.failed")[0]["reason"] == "another version was chosen meanwhile"
     assert (world.store.signals.get(sample).state, world.store.signals.get(sample).failures) == ("claimed", 0)
     assert backend.job().parent is None and backend.job().number == 2  # the next one begins from what serves
+
+
+class TestGate:
+    """What the gate says, through the real store."""
+
+    def staged(self, world: World, backend: ScriptedBackend, updates: Updates, **told: object) -> None:
+        world.samples(2)
+        updates.tick()
+        write_result(backend.jobs[-1])
+        backend.end(Outcome.model_validate({"state": "staged", **told}))
+        updates.tick()
+
+    def test_held_back_samples_wait_again_and_the_others_are_used(self, world: World, backend: ScriptedBackend) -> None:
+        updates = world.updates(backend)
+        first, second = world.samples(2)
+        updates.tick()
+        write_result(backend.jobs[-1])
+        backend.end(Outcome(state="staged", held_back=[second]))
+        updates.tick()
+        assert [world.store.signals.get(one).state for one in (first, second)] == ["claimed", "waiting"]
+        world.store.updates.activate(world.store.updates.to_load()[0].id)
+        assert [world.store.signals.get(one).state for one in (first, second)] == ["used", "waiting"]
+        world.samples(1)
+        updates.tick()
+        assert second in {sample.sample_id for sample in backend.samples()}
+
+    def test_a_doubted_version_is_not_the_servers_until_a_person_agrees(
+        self, world: World, backend: ScriptedBackend
+    ) -> None:
+        updates = world.updates(backend)
+        self.staged(world, backend, updates, doubt="The gate objects: too long.", needs_word=True)
+        (version,) = world.store.updates.staged_versions()
+        assert (version.doubt, version.needs_word) == ("The gate objects: too long.", True)
+        assert world.store.updates.to_load() == []
+        world.samples(2)
+        updates.tick()
+        assert len(backend.jobs) == 1  # nothing is learnt on top of it meanwhile
+        world.store.updates.accept(version.id)
+        assert [one.id for one in world.store.updates.to_load()] == [version.id]
+        with pytest.raises(TransitionRefused, match="waits for nobody's word"):
+            world.store.updates.accept(version.id)
+
+    def test_a_doubted_version_that_is_overtaken_gives_its_samples_back(
+        self, world: World, backend: ScriptedBackend
+    ) -> None:
+        updates = world.updates(backend)
+        self.staged(world, backend, updates)
+        world.store.updates.activate(world.store.updates.to_load()[0].id)
+        self.staged(world, backend, updates, doubt="too long", needs_word=True)
+        world.store.lifecycle.use(world.user.adapter.id, None)
+        assert world.store.updates.staged_versions() == []
+        assert world.store.signals.waiting(world.user.adapter.id, BASE) == 2
+
+    def test_one_that_is_promoted_in_spite_of_a_doubt_keeps_it(self, world: World, backend: ScriptedBackend) -> None:
+        self.staged(world, backend, world.updates(backend), doubt="too long")
+        (version,) = world.store.updates.to_load()
+        assert (version.doubt, version.needs_word) == ("too long", False)
+
+    def test_a_run_of_bad_versions_rolls_back_by_itself(self, world: World, backend: ScriptedBackend) -> None:
+        updates, adapter = world.updates(backend, roll_back_after=2), world.user.adapter
+        served = []
+        for fault in (None, None, "it babbles"):  # the third update finds that the second version is bad
+            self.staged(world, backend, updates, parent_fault=fault)
+            served.append(world.store.updates.to_load()[0])
+            world.store.updates.activate(served[-1].id)
+        assert world.store.updates.version(served[1].id).fault == "it babbles"
+        assert world.store.lifecycle.waiting_switches() == []  # it was replaced by the third
+        world.samples(2)
+        updates.tick()
+        backend.end(Outcome(state="refused", reason="The gate objects.", parent_fault="it babbles too"))
+        updates.tick()
+        (switch,) = world.store.lifecycle.waiting_switches()
+        assert (switch.version_id, switch.asked_by) == (served[0].id, "learner")
+        assert "2 versions in a row turned out bad, the last one: it babbles too" in switch.why
+        assert backend.rings[-1] == "server"
+        assert world.store.lifecycle.halted(adapter.id) is not None
+        world.store.lifecycle.grant(switch)
+        active = world.store.updates.active_version(adapter.id)
+        assert active is not None and active.id == served[0].id
+        world.samples(2)
+        updates.tick()
+        assert len(backend.jobs) == 4
+
+    def test_one_bad_version_alone_is_noted(self, world: World, backend: ScriptedBackend) -> None:
+        updates = world.updates(backend)
+        self.staged(world, backend, updates)
+        (version,) = world.store.updates.to_load()
+        world.store.updates.activate(version.id)
+        world.samples(2)
+        updates.tick()
+        backend.end(Outcome(state="refused", reason="The gate objects.", parent_fault="it babbles"))
+        updates.tick()
+        assert world.events("version_faulty") == [{"number": 1, "reason": "it babbles"}]
+        assert world.store.updates.version(version.id).fault == "it babbles"
+        assert world.store.lifecycle.waiting_switches() == []
+
+    def test_refusals_by_the_gate_halt_the_adapter(self, world: World, backend: ScriptedBackend) -> None:
+        updates = world.updates(backend, halt_after=2)
+        for _ in range(2):
+            world.samples(2)
+            updates.tick()
+            backend.end(Outcome(state="refused", reason="The gate objects to version 1: it babbles."))
+            updates.tick()
+        halt = world.store.lifecycle.halted(world.user.adapter.id)
+        assert halt is not None and "it babbles" in halt.reason

@@ -38,6 +38,10 @@ SETTINGS = LearnSettings(
     threads=1,
     nice=0,  # most of these run in the test's own process
     max_rollout_mismatch=None,  # the samples' log-probabilities are invented
+    max_kl_old=None,  # steps are large, so that they show; `test_guards.py` trips the guards
+    max_kl_base=None,
+    max_entropy_drift=None,
+    min_usable_share=0.0,
     lora=LoraSettings(rank=4, alpha=8),
 )
 
@@ -87,7 +91,7 @@ class TestStaged:
             assert hashlib.sha256((result / name).read_bytes()).hexdigest() == digest
         assert manifest.sample_ids == [sample.sample_id for sample in mixed_samples()]
         assert manifest.settings == SETTINGS.model_dump(mode="json")
-        assert set(manifest.seconds) == {"load", "score", "train", "effect", "write", "validate"}
+        assert set(manifest.seconds) == {"load", "score", "train", "effect", "write", "validate", "gate"}
         assert manifest.versions["torch"] == torch.__version__ or manifest.versions["torch"] in torch.__version__
 
     def test_nothing_else_is_left_in_the_job_folder(self, staged):
@@ -509,7 +513,7 @@ class TestProcess:
         process.stderr.close()
         process.stdout.close()
         assert [line["name"] for line in lines if line["event"] == "phase"] == [
-            *("load", "score", "train", "effect", "write", "validate")
+            *("load", "score", "train", "effect", "write", "validate", "gate")
         ]
         assert [line["step"] for line in lines if line["event"] == "step"] == [1, 2]
         assert lines[-1] == {"event": "outcome", "state": "staged", "reason": None}

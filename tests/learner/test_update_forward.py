@@ -1,7 +1,9 @@
 """Packing, the output head, the LoRA layer, and that the trainer and llama.cpp see the same model."""
 
+import math
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +13,14 @@ from torch import Tensor
 
 from clawd.config import LearnSettings, LoraSettings
 from clawd.errors import ModelError
+from clawd.learner.job import HintPrompt
 from clawd.learner.train import forward
-from clawd.learner.train.base import load_base, training_dtype
+from clawd.learner.train.base import load_base, matmul_precision, training_dtype
 from clawd.learner.train.batch import loss_inputs, score, sequence_of
-from clawd.learner.train.forward import TokenSequence, micro_batches, pad, picked_logprobs, top_logprobs, unpack
+from clawd.learner.train.forward import TokenSequence, entropies, micro_batches, pad, picked_logprobs, read_head, unpack
 from clawd.learner.train.policy import Policy
-from clawd.learner.train.steps import Batch, accumulate
+from clawd.learner.train.steps import Batch, accumulate, score_and_begin
+from clawd.learner.train.teachers import read_teacher, shared_length, teaching
 from clawd.learner.train.validate import ask_llama, validate
 from clawd.model.lora import read_lora_base, write_adapter_file
 from tests.learner.tiny_base import FINGERPRINT, VOCABULARY, mixed_samples, write_tiny_base
@@ -80,11 +84,43 @@ class TestHead:
         head, hidden = torch.randn(32, 6), torch.randn(5, 6)
         ids = torch.arange(10).reshape(5, 2)
         expected = torch.log_softmax(hidden @ head.T, dim=-1)
-        picked, top_ids, top_values = top_logprobs(hidden, head, ids, k=3)
-        assert torch.allclose(picked, expected.gather(1, ids), atol=1e-6)
-        assert torch.equal(top_ids, expected.topk(3).indices)
-        assert torch.allclose(top_values, expected.topk(3).values, atol=1e-6)
-        assert torch.equal(picked, picked_logprobs(hidden, head, ids))
+        values, chosen = read_head(hidden, head, ids, k=3)
+        assert torch.equal(chosen, torch.cat([ids, expected.topk(3).indices], dim=1))
+        assert torch.allclose(values, expected.gather(1, chosen), atol=1e-6)
+        assert torch.equal(values, picked_logprobs(hidden, head, chosen))
+        with_gradient, _ = read_head(hidden.clone().requires_grad_(), head, ids, k=3)
+        assert torch.equal(values, with_gradient)
+
+    def test_entropy_by_hand(self):
+        head = torch.tensor([[0.0], [1.0]])  # logits 0 and h
+        found = entropies(torch.tensor([[0.0], [math.log(3.0)], [1e4]]), head)
+        quarter = 0.25 * math.log(4.0) + 0.75 * math.log(4.0 / 3.0)
+        assert torch.allclose(found, torch.tensor([math.log(2.0), quarter, 0.0]), atol=1e-6)
+
+    def test_large_logits_stay_finite(self):
+        head, hidden = torch.eye(4) * 1e4, torch.eye(4)[:1]
+        values, _ = read_head(hidden, head, torch.tensor([[0, 1]]), 0)
+        assert values.tolist() == [[0.0, -1e4]]
+
+
+class TestMatmulPrecision:
+    def test_medium_only_where_it_rounds_nothing_that_counts(self):
+        assert matmul_precision(torch.bfloat16, set()) == "medium"
+        assert matmul_precision(torch.float32, {"avx512f", "avx512_bf16"}) == "medium"
+        assert matmul_precision(torch.float32, {"avx512f", "avx512_bf16", "amx_bf16"}) == "highest"
+        assert matmul_precision(torch.float32, set()) == "highest"
+
+    def test_float32_is_float32_on_this_machine(self):
+        before = torch.get_float32_matmul_precision()
+        torch.manual_seed(0)
+        left, right = torch.randn(256, 512), torch.randn(512, 768)
+        torch.set_float32_matmul_precision(matmul_precision(torch.float32))
+        try:
+            product = left @ right
+        finally:
+            torch.set_float32_matmul_precision(before)
+        exact = left.double() @ right.double()
+        assert float((product - exact).norm() / exact.norm()) < 1e-6
 
 
 class TestLoraLayer:
@@ -156,6 +192,58 @@ class TestGradientOfTheBatch:
             largest = max(float(gradient.abs().max()) for gradient in whole.values())
             for name, gradient in parts.items():
                 assert torch.allclose(gradient, whole[name], rtol=1e-4, atol=1e-5 * largest), name
+
+    @pytest.mark.parametrize(
+        "loss",
+        [{}, {"teacher": "base"}, {"kl_base_weight": 0.1}, {"support": "overlap", "hint_choice": "token"}],
+        ids=["default", "teacher", "kl_base", "overlap"],
+    )
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    def test_scoring_begins_the_first_step_with_the_gradient_that_it_would_have(self, tmp_path, loss, dtype):
+        gguf = write_tiny_base(tmp_path / "base.gguf")
+        policy = Policy(load_base(gguf, FINGERPRINT, tmp_path, dtype), SETTINGS.lora, 0, "base")
+        settings = SETTINGS.model_copy(update={"loss": SETTINGS.loss.model_copy(update=loss)})
+        samples = mixed_samples()
+        groups = micro_batches([sequence_of(sample).length for sample in samples], 64)
+        scored, begun = score_and_begin(policy, samples, groups, settings)
+        at_once = {name: weight.grad.clone() for name, weight in policy.trainable().items()}
+        again = score(policy, samples, groups, settings)
+        assert all(torch.equal(a.teacher_support, b.teacher_support) for a, b in zip(scored, again, strict=True))
+        assert all(torch.equal(a.old, b.old) for a, b in zip(scored, again, strict=True))
+        for weight in policy.trainable().values():
+            weight.grad = None
+        loss_later, metrics = accumulate(policy, Batch(again, groups), settings)
+        assert (begun.loss, begun.metrics) == (loss_later, metrics)
+        assert all(torch.equal(at_once[name], weight.grad) for name, weight in policy.trainable().items())
+        assert any(gradient.abs().sum() > 0 for gradient in at_once.values())
+
+    @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+    @pytest.mark.parametrize("teacher", ["old", "base"])
+    def test_a_teacher_says_the_same_whether_its_prompt_was_read_before_or_is_read_whole(
+        self, tmp_path, architecture, teacher
+    ):
+        policy = make_policy(tmp_path, architecture)
+        samples = mixed_samples()
+        settings = SETTINGS.model_copy(update={"loss": SETTINGS.loss.model_copy(update={"teacher": teacher})})
+        scored = score(policy, samples, [list(range(len(samples)))], settings)
+        hinted = [(sample, entry) for sample, entry in zip(samples, scored, strict=True) if sample.hints]
+        assert any(shared_length(sample) > 0 for sample, _ in hinted)
+        for sample, entry in hinted:
+            with policy.adapter_off() if teacher == "base" else nullcontext():
+                whole = read_teacher(policy, sample, [], entry.support_ids, 64)
+            expected, _ = teaching(whole, entry.support_ids, settings.loss, "")
+            assert torch.allclose(entry.teacher_support, expected, atol=1e-4)
+
+    def test_what_prompts_share_ends_before_the_last_token_of_each(self):
+        def told(prompt: list[int], *hints: list[int]) -> int:
+            prompts = [HintPrompt(hint_id=str(n), text="", prompt_ids=ids) for n, ids in enumerate(hints)]
+            return shared_length(mixed_samples()[0].model_copy(update={"prompt_ids": prompt, "hints": prompts}))
+
+        assert told([1, 2, 3, 9], [1, 2, 5, 6, 9]) == 2
+        assert told([1, 2, 3, 9], [1, 2, 3, 9]) == 3
+        assert told([1, 2, 3, 9], [1, 2, 3, 4, 9], [1, 7, 9]) == 1
+        assert told([1], [1, 2]) == 0
+        assert told([1, 2], [3, 2]) == 0
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     def test_the_first_ratio_is_exactly_one(self, tmp_path, dtype):

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawd.errors import TemplateError
-from clawd.model.control import ControlTexts
+from clawd.model.control import MOST_IN_A_PIECE, ControlTexts
 from clawd.model.guard import Places, Rendered, spans
 from clawd.model.prompt import PromptRenderer
 from clawd.model.replies.families import FAMILIES, OWN_TAGS, family_of
 from clawd.model.vocab import Vocabulary
-from clawd.server.schema import ROLES
+from clawd.server.openai_chat.messages import ROLES
 from tests.tiny_gguf import CHATML, write_tiny_model
 
 LOOP = "{% for m in messages %}"
@@ -261,6 +261,26 @@ def test_tokens_that_swallow_blanks_do_so_beside_a_guarded_stretch() -> None:
         ("1 <x> 2", False),
         ("<b> end", True),
     ]
+
+
+def test_very_many_control_tokens_are_read_in_pieces_to_the_same_ids(renderers: dict[str, PromptRenderer]) -> None:
+    """llama.cpp alone takes time in the square of their number."""
+    for name, renderer in renderers.items():
+        texts = sorted(renderer.control.texts)
+        between = ["", " ", "\n", " the  ", "hello the <|im", "ü\n\n"]
+        parts = (texts[i % len(texts)] + between[i * 7 % len(between)] for i in range(3 * MOST_IN_A_PIECE + 7))
+        text = "hello " + "".join(parts)
+        pieces = list(renderer.control.pieces(text))
+        assert len(pieces) == 4 and "".join(pieces) == text
+        assert max(len(list(renderer.control.find(piece))) for piece in pieces) <= MOST_IN_A_PIECE
+        assert renderer.tokenise(text) == renderer.vocabulary.tokenise(text, parse_special=True), name
+
+
+def test_pieces_do_not_end_where_a_token_swallows_what_follows() -> None:
+    control = ControlTexts(["<a>", "<b>"], strip_left=["<b>"], strip_right=["<a>"])
+    text = "<b> x " * (MOST_IN_A_PIECE - 1) + "<a> y <b> z"
+    assert list(control.pieces(text)) == [text[:-2], " z"]
+    assert list(control.pieces("<a> " * 2 * MOST_IN_A_PIECE)) == ["<a> " * 2 * MOST_IN_A_PIECE]
 
 
 def test_words_that_begin_a_token_are_left_to_templates_to_compare() -> None:

@@ -13,7 +13,7 @@ import pytest
 from clawd.errors import EngineStopped
 from clawd.server.engine.engine import Engine, Handle
 from clawd.server.engine.types import GenerationRequest, SamplingParams, Sink
-from clawd.server.schema import MAX_ANSWERS, of_answer
+from clawd.server.openai_chat.schema import MAX_ANSWERS, of_answer
 from clawd.store import Store
 from clawd.store.records import Turn
 from tests.server.live import Live, live_server

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from clawd.server.completion import MAX_LOGPROBS, MAX_TOTAL
+from clawd.server.openai_completions.schema import MAX_LOGPROBS, MAX_TOTAL
 from tests.server.live import Live
 from tests.server.test_chat import chunks_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,6 +64,30 @@ def test_one_user_cannot_fill_the_queue_for_another(tmp_path: Path) -> None:
             answered = live.chat("Hello", headers={"Authorization": f"Bearer {bob}"}, max_tokens=2)
             assert answered.status_code == 200, "and begins although ann's came first and go on"
         assert live.chat("Again", headers={"Authorization": f"Bearer {ann}"}, max_tokens=1).status_code == 200
+
+
+ROUTES = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
+    "/v1/completions": {"prompt": "hi"},
+    "/v1/messages": {"messages": [{"role": "user", "content": "hi"}]},
+}
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize(("share", "code"), [(1.0, "queue_full"), (0.5, "queue_share_full")])
+def test_of_many_that_come_at_once_no_more_are_let_in(tmp_path: Path, path: str, share: float, code: str) -> None:
+    bounds = {"max_waiting": int(3 / share), "max_waiting_share": share}
+    body = {"model": "clawd", "max_tokens": 1, **ROUTES[path]}
+    with served(tmp_path, **bounds) as live, ThreadPoolExecutor(30) as pool:  # type: ignore[attr-defined]
+        with talking(live):
+            asked = [pool.submit(live.http.post, path, json=body) for _ in range(30)]
+            until(lambda: sum(one.done() for one in asked) >= 27, 30)
+            refused = [one.result() for one in asked if one.done()]
+            assert {reply.status_code for reply in refused} == {429}
+            assert path == "/v1/messages" or {reply.json()["error"]["code"] for reply in refused} == {code}
+        assert sorted(one.result().status_code for one in asked) == [200] * 3 + [429] * 27
+        assert live.settled()
+        assert not any(live.services.in_flight_of.values())
 
 
 def test_a_client_that_tries_again_is_answered(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from clawd.model.replies.families import FAMILIES, MOST_CALLS, ReplyFormat
 from clawd.model.vocab import Vocabulary
 from clawd.server.engine.constraint import Compiler
 from clawd.server.errors import ApiError
-from clawd.server.schema import ChatRequest
+from clawd.server.openai_chat.schema import ChatRequest
 from clawd.server.structure import Structure
 from tests.server.engine.writing import Writer
 from tests.tiny_gguf import CHATML, write_tiny_model

@@ -17,9 +17,10 @@ from clawd.model.template import ChatTemplate
 from clawd.server.anthropic import translate as anthropic
 from clawd.server.anthropic.schema import MessagesRequest
 from clawd.server.errors import ApiError
+from clawd.server.openai_chat.messages import for_template
+from clawd.server.openai_chat.schema import ChatRequest
 from clawd.server.openai_responses import translate as openai_responses
 from clawd.server.openai_responses.schema import ResponsesRequest
-from clawd.server.schema import ChatRequest, for_template
 from tests.tiny_gguf import CHATML
 
 Translate = Callable[[dict[str, Any]], ChatRequest]

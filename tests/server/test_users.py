@@ -62,3 +62,16 @@ def test_two_users_in_step_never_cross(live: Live, keys: dict[str, str]) -> None
         assert len({turn.session_id for turn in turns}) == 1
         assert [turn.state for turn in turns] == ["judging", "judging", "waiting"]
     assert live.store.verify() == []
+
+
+def test_status_tells_a_user_of_their_own_adapters_and_the_owner_of_all(live: Live, keys: dict[str, str]) -> None:
+    told = {
+        name: live.http.get("/clawd/v1/status", headers={"authorization": f"Bearer {key}"})
+        for name, key in keys.items()
+    }
+    assert [adapter["name"] for adapter in told["ada"].json()["adapters"]] == ["ada"]
+    assert "bob" not in told["ada"].text
+    assert str(live.services.model_path.parent) not in told["bob"].text
+    owners = live.http.get("/clawd/v1/status").json()
+    assert {"default", "ada", "bob"} <= {adapter["name"] for adapter in owners["adapters"]}
+    assert owners["model"]["path"] == str(live.services.model_path)

@@ -29,6 +29,7 @@ class World:
         user: User | None = None,
         base: str = BASE,
         tools: list | None = None,
+        version: Version | None = None,
     ) -> str:
         who = user or self.user
         return self.store.turns.begin(
@@ -36,7 +37,7 @@ class World:
                 session_id=session.id,
                 user_id=who.id,
                 adapter_id=who.adapter.id,
-                version_id=None,
+                version_id=version.id if version else None,
                 base_fingerprint=base,
                 kind=kind,
                 kind_evidence="default",

@@ -4,7 +4,8 @@
 
 `prepare` makes the dense base and an adapter whose B isn't zero, so that every factor has a gradient. The other two
 start from it, write the gradient of the first step and their figures into the job folder. What is timed is scoring and
-the steps; the gradient that is compared is computed once more between them, outside of the clock.
+the steps; the trainer's scoring takes the first step's gradient with it. The reference's, which is compared with that,
+is computed once more, outside of the clock.
 """
 
 from __future__ import annotations
@@ -61,12 +62,10 @@ def make_adapter(job: Job, shared: Path) -> dict[str, float]:
 
 
 def clawd(job: Job, samples: list[Sample], folder: Path, shared: Path) -> dict[str, float]:
-    from torch.utils.flop_counter import FlopCounterMode  # noqa: PLC0415
-
     from clawd.learner.train.base import training_dtype  # noqa: PLC0415
-    from clawd.learner.train.batch import score, sequence_of  # noqa: PLC0415
+    from clawd.learner.train.batch import sequence_of  # noqa: PLC0415
     from clawd.learner.train.forward import micro_batches  # noqa: PLC0415
-    from clawd.learner.train.steps import Batch, accumulate, take_steps  # noqa: PLC0415
+    from clawd.learner.train.steps import Batch, accumulate, score_and_begin, take_steps  # noqa: PLC0415
     from clawd.learner.train.trainer import load, use_machine  # noqa: PLC0415
 
     settings, clock = job.settings, Clock()
@@ -75,14 +74,24 @@ def clawd(job: Job, samples: list[Sample], folder: Path, shared: Path) -> dict[s
     _, policy, optimizer = clock.time("load", lambda: load(job))
     policy.load(shared)
     groups = micro_batches([sequence_of(sample).length for sample in samples], settings.micro_batch_tokens)
-    batch = Batch(clock.time("score", lambda: score(policy, samples, groups, settings)), groups)
-    with FlopCounterMode(display=False) as counter:
-        accumulate(policy, batch, settings)
+    scored, begun = clock.time("score", lambda: score_and_begin(policy, samples, groups, settings))
     keep_gradient(policy.trainable(), folder)
+    batch = Batch(scored, groups, begun=begun)
     clock.time("train", lambda: take_steps(policy, optimizer, batch, settings, lambda *_: None))
     figures = {**clock.seconds, "peak_mb": peak_mb()}
-    used = counter.get_total_flops() * settings.steps / clock.seconds["train_cpu_s"]
-    return {**figures, "train_gflops": used / 1e9, "matmul_gflops": matmul_peak(dtype) / 1e9}
+    first = operations(lambda: score_and_begin(policy, samples, groups, settings))
+    later = operations(lambda: accumulate(policy, batch, settings)) if settings.steps > 1 else 0
+    used = (first + (settings.steps - 1) * later) / (clock.seconds["score_cpu_s"] + clock.seconds["train_cpu_s"])
+    return {**figures, "gflops": used / 1e9, "matmul_gflops": matmul_peak(dtype) / 1e9}
+
+
+def operations(work: Callable[[], Any]) -> int:
+    """Floating-point operations of the matrix products in `work`."""
+    from torch.utils.flop_counter import FlopCounterMode  # noqa: PLC0415
+
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return int(counter.get_total_flops())
 
 
 def reference(job: Job, samples: list[Sample], folder: Path, shared: Path) -> dict[str, float]:
@@ -92,10 +101,10 @@ def reference(job: Job, samples: list[Sample], folder: Path, shared: Path) -> di
 
     from clawd.bench.update.reference import accumulate, read_old  # noqa: PLC0415
     from clawd.learner.train.base import prepare  # noqa: PLC0415
-    from clawd.learner.train.trainer import use_machine  # noqa: PLC0415
+    from clawd.learner.train.machine import training_threads  # noqa: PLC0415
 
     settings, clock = job.settings, Clock()
-    use_machine(settings.threads, torch.float32)
+    torch.set_num_threads(training_threads(settings.threads))  # and nothing else: torch as it comes
     dense = prepare(job.base, job.base_fingerprint, job.cache, torch.float32)
     base = clock.time("load", lambda: AutoModelForCausalLM.from_pretrained(dense, dtype=torch.float32))
     with warnings.catch_warnings():

@@ -4,6 +4,7 @@
 which a busy neighbour disturbs less. Both sides use the same threads. The gradients that are compared are those of the
 whole batch's loss at the first step, from the same adapter: |g - g_reference| / |g_reference| over all LoRA factors at
 once, g by the trainer as it trains (`error`) and by it with a float32 base (`error_float32`).
+The choices of the loss (support, hint) are each side's own: near a tie rounding can turn one.
 `growth` is the processor time per token of the job over that of one whose prompts and responses are half as long.
 """
 
@@ -51,7 +52,13 @@ def run(
     error, exact_error = (_error(side["gradient"], plain["gradient"]) for side in (mine, exact))
     gradients = {"what": "gradient", "error": round(error, 5), "error_float32": round(exact_error, 6)}
     growth = _cpu_s_per_token(mine) / _cpu_s_per_token(half)
-    rows = [_row("clawd", mine), _row("reference", plain), _row("clawd, half as long", half), gradients]
+    rows = [
+        _row("clawd", mine),
+        _row("reference", plain),
+        _row("clawd, float32 base, one step", exact),
+        _row("clawd, half as long", half),
+        gradients,
+    ]
     return Report("update", command, rows, _goals(mine, plain, error, growth))
 
 
@@ -102,12 +109,12 @@ def _row(what: str, figures: dict[str, Any]) -> dict[str, Any]:
         "train_s": round(figures["train_s"], 1),
         "score_cpu_s": round(figures["score_cpu_s"], 1),
         "train_cpu_s": round(figures["train_cpu_s"], 1),
-        "train_tokens_per_s": round(train_tokens / figures["train_s"]),
+        "tokens_per_s": round(train_tokens / (figures["score_s"] + figures["train_s"])),
         "peak_mb": round(figures["peak_mb"]),
     }
     if "matmul_gflops" in figures:
         row["matmul_peak_gflops"] = round(figures["matmul_gflops"])
-        row["share_of_peak"] = round(figures["train_gflops"] / figures["matmul_gflops"], 3)
+        row["share_of_peak"] = round(figures["gflops"] / figures["matmul_gflops"], 3)
     return row
 
 

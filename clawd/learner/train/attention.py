@@ -51,7 +51,7 @@ class _Causal(torch.autograd.Function):
         ctx.save_for_backward(q, k, v)
         ctx.scale = scale
         output = torch.empty(*q.shape[:3], v.shape[-1], dtype=v.dtype)
-        keys, values = k.float(), v.float()
+        keys, values = k.float().contiguous(), v.float().contiguous()  # the same bits from a cache and without one
         for rows, end in _blocks(q.shape[2], k.shape[2]):
             p = _probabilities(_grouped(q[:, :, rows], k) * scale, keys[:, :, :end], rows)
             output[:, :, rows] = _ungrouped(p @ values[:, :, :end], q.shape[1])

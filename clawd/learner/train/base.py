@@ -33,10 +33,26 @@ NATIVE_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as the kernel calls the
 
 
 def training_dtype(setting: Literal["auto", "bfloat16", "float32"]) -> torch.dtype:
-    """`auto`: bfloat16 where the processor multiplies it natively; elsewhere it is emulated and slower than float32."""
+    """`auto`: bfloat16 where the processor multiplies it natively; elsewhere it is emulated and slower than float32.
+
+    Native is faster with AMX and without: 4.5 times at these sizes with AVX-512 BF16 alone (`docs/results.md`).
+    """
     if setting != "auto":
         return torch.bfloat16 if setting == "bfloat16" else torch.float32
     return torch.bfloat16 if NATIVE_BFLOAT16 & _processor_flags() else torch.float32
+
+
+def matmul_precision(dtype: torch.dtype, flags: set[str] | None = None) -> Literal["medium", "highest"]:
+    """How float32 matrices are multiplied beside a base of `dtype`: `medium` is oneDNN's way, `highest` MKL's.
+
+    Beside a bfloat16 base the operands of the output head are bfloat16 numbers already: `medium`, which may round them
+    to that, changes nothing but the time. Beside a float32 base it must not round. With AVX-512 and without AMX oneDNN
+    doesn't, and on AMD's processors it is twice as fast as MKL (`docs/results.md`).
+    """
+    if dtype == torch.bfloat16:
+        return "medium"
+    flags = _processor_flags() if flags is None else flags
+    return "medium" if "avx512f" in flags and "amx_bf16" not in flags else "highest"
 
 
 def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> PreTrainedModel:

@@ -7,12 +7,12 @@ Axes: B samples, M hints, T response tokens, K support; a leading B is a micro-b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from clawd.config import LearnSettings, LossSettings
 from clawd.learner.job import Sample
@@ -20,16 +20,16 @@ from clawd.learner.train.advantages import advantages_of
 from clawd.learner.train.forward import (
     Padded,
     TokenSequence,
-    micro_batches,
+    entropies,
     pad,
     picked_logprobs,
+    read_head,
     response_hidden,
-    top_logprobs,
     unpack,
 )
 from clawd.learner.train.losses import LossInputs
-from clawd.learner.train.overlap import choose_hints, drawn_hint, overlap_counts, shared_with, take_hint
 from clawd.learner.train.policy import Policy
+from clawd.learner.train.teachers import Taught, prefix_of, read_prefix, read_teacher, shared_length, teaching
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Scored:
     sample: Sample
     advantage: float  # A, the same at every token
     old: Tensor  # (T,) ℓ_old(y_i)
+    old_entropy: Tensor  # (T,) of the whole distribution under old
     support_ids: Tensor  # (T, K) S^q_i: the student's top-k under old
     old_support: Tensor  # (T, K)
     teacher_support: Tensor  # (T, K) ℓ_teacher at the student's support, under the chosen hint; 0 without one
@@ -52,17 +53,10 @@ class Read:
     """What the student says about one sample under old."""
 
     response: Tensor  # (T,)
+    entropy: Tensor  # (T,)
     ids: Tensor  # (T, K) its top-k
     support: Tensor  # (T, K)
-    hidden: Tensor | None  # (T, H)
-
-
-@dataclass(frozen=True)
-class Taught:
-    """What the teacher says about one sample under each of its M hints."""
-
-    support: Tensor  # (M, T, K) ℓ_teacher at the student's support
-    ids: Tensor  # (M, T, K) S^p_{i,h}: the teacher's own top-k
+    hidden: Tensor  # (T, H)
 
 
 def sequence_of(sample: Sample) -> TokenSequence:
@@ -116,52 +110,107 @@ def score(
 
     `lot` is the job's own: from it hints are drawn where the settings leave their choice to chance.
     """
-    k = settings.loss.support_k
-    student = _student(policy, samples, groups, k)
-    if settings.kl_target is None:
-        student = [replace(entry, hidden=None) for entry in student]
-    with policy.adapter_off() if settings.loss.teacher == "base" else nullcontext():
-        taught = _teachers(policy, samples, [entry.ids for entry in student], settings.micro_batch_tokens, k)
-    base: list[Tensor | None] = [None] * len(samples)
-    if settings.loss.kl_base_weight > 0:
-        with policy.adapter_off():
-            base = list(response_logprobs(policy, samples, groups))
+    read = read_groups(policy, samples, groups, settings, lot=lot, baseline=baseline)
+    return in_order(groups, [scored for scored, _ in read])
+
+
+def in_order(groups: Sequence[list[int]], scored: Sequence[list[Scored]]) -> list[Scored]:
+    """What was read group by group, in the order of the samples."""
+    found = {
+        index: entry
+        for group, entries in zip(groups, scored, strict=True)
+        for index, entry in zip(group, entries, strict=True)
+    }
+    return [found[index] for index in range(len(found))]
+
+
+def read_groups(
+    policy: Policy,
+    samples: Sequence[Sample],
+    groups: Sequence[list[int]],
+    settings: LearnSettings,
+    *,
+    lot: str,
+    baseline: float,
+) -> Iterator[tuple[list[Scored], LossInputs]]:
+    """Micro-batch by micro-batch: what is known of its samples before the first step, and that step's loss inputs.
+
+    Both come from one forward pass, which keeps its graph where gradients are on: before the first step the current
+    policy is the old one.
+    """
     advantages, _ = advantages_of(samples, baseline)
-    scored = []
-    for place, (sample, read) in enumerate(zip(samples, student, strict=True)):
-        lots = f"{lot}:{settings.seed}:{sample.sample_id}"
-        teacher_support, support = teaching(taught[place], read.ids, settings.loss, lots)
-        scored.append(
-            Scored(
-                sample=sample,
-                advantage=advantages[place],
-                old=read.response,
-                support_ids=read.ids,
-                old_support=read.support,
-                teacher_support=teacher_support,
-                support=support,
-                base=base[place],
-                old_hidden=read.hidden,
-            )
-        )
-    return scored
+    for group in groups:
+        chosen = [samples[index] for index in group]
+        batch = pad([sequence_of(sample) for sample in chosen])
+        base = _base(policy, batch, settings.loss)
+        lends = settings.loss.teacher == "old" and any(sample.hints for sample in chosen)
+        cache = DynamicCache() if lends else None
+        asked = batch.response_ids[batch.tokens][:, None]
+        hidden = response_hidden(policy, batch, cache)
+        values, ids = read_head(hidden, policy.head, asked, settings.loss.support_k)
+        reads = _split(values.detach(), ids[:, 1:], hidden.detach(), entropies(hidden, policy.head), batch)
+        scored = [
+            _scored(policy, sample, advantages[index], reads[row], base[row], cache, row, settings, lot)
+            for row, (index, sample) in enumerate(zip(group, chosen, strict=True))
+        ]
+        yield scored, _inputs(scored, batch, unpack(values, batch.tokens))
 
 
-def teaching(taught: Taught, support_ids: Tensor, settings: LossSettings, lot: str) -> tuple[Tensor, Tensor]:
-    """Under the chosen hint: ℓ_teacher at the support, and which v belong to S_i; both (T, K)."""
-    count, length = taught.ids.shape[:2]
-    if count == 0:
-        return torch.zeros(support_ids.shape), torch.ones_like(support_ids, dtype=torch.bool)
-    student_ids, teacher_ids = support_ids[None], taught.ids[None]
-    if settings.hint_choice == "random":
-        choice = torch.full((1, length), drawn_hint(count, lot))
-    else:
-        every = torch.ones(1, count, dtype=torch.bool), torch.ones(1, length, dtype=torch.bool)
-        choice = choose_hints(overlap_counts(student_ids, teacher_ids), *every, settings.hint_choice)
-    support = torch.ones_like(support_ids, dtype=torch.bool)
-    if settings.support == "overlap":
-        support = take_hint(shared_with(student_ids, teacher_ids), choice)[0]
-    return take_hint(taught.support[None], choice)[0], support
+def _split(values: Tensor, ids: Tensor, hidden: Tensor, entropy: Tensor, batch: Padded) -> list[Read]:
+    lengths = batch.tokens.sum(dim=1).tolist()
+    columns = zip(*(torch.split(column, lengths) for column in (values, entropy, ids, hidden)), strict=True)
+    return [Read(value[:, 0], spread, top, value[:, 1:], state) for value, spread, top, state in columns]
+
+
+def _scored(
+    policy: Policy,
+    sample: Sample,
+    advantage: float,
+    read: Read,
+    base: Tensor | None,
+    cache: DynamicCache | None,
+    row: int,
+    settings: LearnSettings,
+    lot: str,
+) -> Scored:
+    taught = None
+    if sample.hints:
+        taught = _teach(policy, sample, read.ids, cache, row, settings)
+    lots = f"{lot}:{settings.seed}:{sample.sample_id}"
+    teacher_support, support = teaching(taught, read.ids, settings.loss, lots)
+    return Scored(
+        sample=sample,
+        advantage=advantage,
+        old=read.response,
+        old_entropy=read.entropy,
+        support_ids=read.ids,
+        old_support=read.support,
+        teacher_support=teacher_support,
+        support=support,
+        base=base,
+        old_hidden=None if settings.kl_target is None else read.hidden,
+    )
+
+
+def _teach(
+    policy: Policy, sample: Sample, support_ids: Tensor, cache: DynamicCache | None, row: int, settings: LearnSettings
+) -> Taught:
+    shared, budget = shared_length(sample), settings.micro_batch_tokens
+    if cache is not None:
+        prefix = prefix_of(cache, row, shared) if shared else []
+        return read_teacher(policy, sample, prefix, support_ids, budget)
+    with policy.adapter_off():
+        prefix = read_prefix(policy, sample.prompt_ids[:shared]) if shared else []
+        return read_teacher(policy, sample, prefix, support_ids, budget)
+
+
+@torch.no_grad()
+def _base(policy: Policy, batch: Padded, settings: LossSettings) -> Sequence[Tensor | None]:
+    """(T,) of each sequence: ℓ_base(y_i), if the loss asks for it."""
+    if settings.kl_base_weight == 0:
+        return [None] * len(batch.tokens)
+    with policy.adapter_off():
+        return _response_logprobs(policy, batch)
 
 
 @torch.no_grad()
@@ -170,51 +219,14 @@ def response_logprobs(policy: Policy, samples: Sequence[Sample], groups: Sequenc
     found: dict[int, Tensor] = {}
     for group in groups:
         batch = pad([sequence_of(samples[index]) for index in group])
-        asked = batch.response_ids[batch.tokens][:, None]
-        values = unpack(picked_logprobs(response_hidden(policy, batch), policy.head, asked), batch.tokens)
-        found |= {index: values[row, batch.tokens[row], 0] for row, index in enumerate(group)}
+        found |= dict(zip(group, _response_logprobs(policy, batch), strict=True))
     return [found[index] for index in range(len(samples))]
 
 
-def _student(policy: Policy, samples: Sequence[Sample], groups: Sequence[list[int]], k: int) -> list[Read]:
-    found: dict[int, Read] = {}
-    for group in groups:
-        batch = pad([sequence_of(samples[index]) for index in group])
-        asked = batch.response_ids[batch.tokens][:, None]
-        hidden = response_hidden(policy, batch)
-        columns = [*top_logprobs(hidden, policy.head, asked, k), hidden]
-        lengths = batch.tokens.sum(dim=1).tolist()
-        picked, ids, values, states = (torch.split(column, lengths) for column in columns)
-        for row, index in enumerate(group):
-            found[index] = Read(picked[row][:, 0], ids[row], values[row], states[row])
-    return [found[index] for index in range(len(samples))]
-
-
-def _teachers(
-    policy: Policy, samples: Sequence[Sample], support_ids: Sequence[Tensor], budget: int, k: int
-) -> list[Taught]:
-    """What the policy says about each response with each of its hints."""
-    jobs = [(index, hint) for index, sample in enumerate(samples) for hint in range(len(sample.hints))]
-    sequences = [TokenSequence(samples[i].hints[h].prompt_ids, samples[i].response_ids) for i, h in jobs]
-    found: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-    for group in micro_batches([sequence.length for sequence in sequences], budget):
-        batch = pad([sequences[number] for number in group])
-        asked = torch.cat([support_ids[jobs[number][0]] for number in group])
-        picked, ids, _ = top_logprobs(response_hidden(policy, batch), policy.head, asked, k)
-        values, tops = unpack(picked, batch.tokens), unpack(ids, batch.tokens)
-        found |= {
-            jobs[n]: (values[row, batch.tokens[row]], tops[row, batch.tokens[row]]) for row, n in enumerate(group)
-        }
-    return [
-        _gathered([found[index, hint] for hint in range(len(sample.hints))], support_ids[index])
-        for index, sample in enumerate(samples)
-    ]
-
-
-def _gathered(of_hints: Sequence[tuple[Tensor, Tensor]], support_ids: Tensor) -> Taught:
-    if not of_hints:
-        return Taught(torch.zeros(0, *support_ids.shape), support_ids.new_zeros(0, *support_ids.shape))
-    return Taught(torch.stack([values for values, _ in of_hints]), torch.stack([ids for _, ids in of_hints]))
+def _response_logprobs(policy: Policy, batch: Padded) -> Sequence[Tensor]:
+    asked = batch.response_ids[batch.tokens][:, None]
+    values = picked_logprobs(response_hidden(policy, batch), policy.head, asked)[:, 0]
+    return torch.split(values, batch.tokens.sum(dim=1).tolist())
 
 
 def loss_inputs(policy: Policy, scored: Sequence[Scored]) -> LossInputs:
@@ -223,6 +235,11 @@ def loss_inputs(policy: Policy, scored: Sequence[Scored]) -> LossInputs:
     support_ids = _stack([entry.support_ids for entry in scored], batch)
     asked = torch.cat([batch.response_ids[..., None], support_ids], dim=-1)[batch.tokens]
     cur = unpack(picked_logprobs(response_hidden(policy, batch), policy.head, asked), batch.tokens)
+    return _inputs(scored, batch, cur)
+
+
+def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor) -> LossInputs:
+    """`cur`: (B, T, 1 + K), of the response and of the support."""
     advantages = torch.tensor([entry.advantage for entry in scored])
     return LossInputs(
         tokens=batch.tokens,

@@ -20,6 +20,10 @@ class Course:
     metrics: dict[str, float] = field(default_factory=dict)
     quarantined: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    held_back: list[str] = field(default_factory=list)
+    doubt: str | None = None
+    needs_word: bool = False
+    parent_fault: str | None = None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -29,6 +33,7 @@ class Course:
         emit("phase", name=name, seconds=self.seconds[name])
 
     def outcome(self, state: str, reason: str | None = None) -> Outcome:
+        told = ("metrics", "quarantined", "held_back", "doubt", "needs_word", "parent_fault")
         return Outcome.model_validate(
-            {"state": state, "reason": reason, "metrics": self.metrics, "quarantined": self.quarantined}
+            {"state": state, "reason": reason, **{name: getattr(self, name) for name in told}}
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from clawd.learner.train.policy import Policy
 
@@ -72,9 +73,9 @@ def pad(sequences: Sequence[TokenSequence]) -> Padded:
     return Padded(input_ids, response_ids, tokens, positions)
 
 
-def response_hidden(policy: Policy, batch: Padded) -> Tensor:
-    """(N, H) float32: the hidden states that predict the response tokens, sequence by sequence."""
-    hidden = policy.hidden(batch.input_ids)
+def response_hidden(policy: Policy, batch: Padded, cache: DynamicCache | None = None) -> Tensor:
+    """(N, H) float32: the hidden states that predict the response tokens, sequence by sequence; `cache` as `hidden`."""
+    hidden = policy.hidden(batch.input_ids, cache)
     rows, columns = batch.tokens.nonzero(as_tuple=True)
     return hidden[rows, batch.positions[rows, columns]].float()
 
@@ -87,48 +88,66 @@ def unpack(values: Tensor, tokens: Tensor) -> Tensor:
 
 def picked_logprobs(hidden: Tensor, head: Tensor, ids: Tensor) -> Tensor:
     """(N, J): full-vocabulary log-probabilities of `ids` (N, J); differentiable in `hidden` (N, H) alone."""
-    picked: Tensor = _Picked.apply(hidden, head, ids)  # type: ignore[no-untyped-call]
-    return picked
+    return read_head(hidden, head, ids, 0)[0]
+
+
+def read_head(hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the asked ids (N, J) and of the k most likely ones, (N, J + K), and which those are.
+
+    Differentiable in `hidden` (N, H) alone. The same numbers to the bit whether or not a gradient is wanted.
+    """
+    values: Tensor
+    chosen: Tensor
+    values, chosen = _Read.apply(hidden, head, ids, k)  # type: ignore[no-untyped-call]
+    return values, chosen
 
 
 @torch.no_grad()
-def top_logprobs(hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probabilities of the asked ids (N, J), and the k most likely ids (N, K) with theirs (N, K)."""
-    parts = []
+def entropies(hidden: Tensor, head: Tensor) -> Tensor:
+    """(N,): entropy of the distribution that each hidden state (N, H) predicts, in nats."""
+    found = []
     for rows in _chunks(hidden, head):
         logits = hidden[rows] @ head.T
-        norm = logits.logsumexp(dim=-1, keepdim=True)
-        top = logits.topk(k, dim=-1)
-        parts.append((logits.gather(1, ids[rows]) - norm, top.indices, top.values - norm))
-    picked, top_ids, top_values = (torch.cat(column) for column in zip(*parts, strict=True))
-    return picked, top_ids, top_values
+        logits.sub_(logits.amax(dim=-1, keepdim=True))
+        weights = logits.exp()
+        total = weights.sum(dim=-1)
+        found.append(total.log() - torch.linalg.vecdot(weights, logits) / total)
+    return torch.cat(found)
 
 
-class _Picked(torch.autograd.Function):
+class _Read(torch.autograd.Function):
     """log softmax(h Wᵀ)[ids] with W frozen.
 
     ∂/∂h Σ_j g_j ℓ_j = Σ_j g_j W[id_j] - (Σ_j g_j) E_p[W]. The expectation doesn't depend on g, so it is taken while
-    the logits exist: neither they nor a softmax over the vocabulary are kept for backward or made again.
+    the logits exist: neither they nor a softmax over the vocabulary are kept for backward or made again. Each row's
+    logits become their exponentials in place, which serve both the norm and the expectation.
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, head: Tensor, ids: Tensor) -> Tensor:
-        picked, expected = [], []
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        values, chosen, expected = [], [], []
         for rows in _chunks(hidden, head):
             logits = hidden[rows] @ head.T
-            norm = logits.logsumexp(dim=-1, keepdim=True)
-            picked.append(logits.gather(1, ids[rows]) - norm)
+            wanted = torch.cat([ids[rows], logits.topk(k, dim=-1).indices], dim=-1) if k else ids[rows]
+            picked = logits.gather(1, wanted)
+            largest = logits.amax(dim=-1, keepdim=True)
+            total = logits.sub_(largest).exp_().sum(dim=-1, keepdim=True)
+            values.append(picked - largest - total.log())
+            chosen.append(wanted)
             if ctx.needs_input_grad[0]:
-                expected.append(logits.sub_(norm).exp_() @ head)
+                expected.append((logits @ head).div_(total))
+            del logits  # or the next chunk's would stand beside it
+        all_chosen = torch.cat(chosen)
+        ctx.mark_non_differentiable(all_chosen)
         if expected:
-            ctx.save_for_backward(torch.cat(expected), head, ids)
-        return torch.cat(picked)
+            ctx.save_for_backward(torch.cat(expected), head, all_chosen)
+        return torch.cat(values), all_chosen
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        expected, head, ids = ctx.saved_tensors
-        chosen = torch.einsum("nj,njh->nh", grad, head[ids])
-        return chosen - grad.sum(dim=1, keepdim=True) * expected, None, None
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        expected, head, chosen = ctx.saved_tensors
+        pull = torch.einsum("nj,njh->nh", grad, head[chosen])
+        return pull - grad.sum(dim=1, keepdim=True) * expected, None, None, None
 
 
 def kl_to(hidden: Tensor, reference: Tensor, head: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from peft.tuners.lora import Linear as PeftLinear
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from clawd.config import LoraSettings
 from clawd.errors import UpdateFailed
@@ -53,13 +53,14 @@ class Policy:
         head: Tensor = base.get_output_embeddings().weight
         self.head = head.detach().float()  # (V, H)
 
-    def hidden(self, input_ids: Tensor) -> Tensor:
+    def hidden(self, input_ids: Tensor, cache: DynamicCache | None = None) -> Tensor:
         """(B, L, H) float32: the last hidden states. Padding stands on the right, where causal attention never looks.
 
+        What `cache` holds stands before `input_ids`; keys and values of these are added to it.
         What runs from layer to layer is float32: in bfloat16 each layer would round the sum of all before it.
         """
         model = self.model.get_base_model().model
-        output = model(inputs_embeds=model.embed_tokens(input_ids).float(), use_cache=False)
+        output = model(inputs_embeds=model.embed_tokens(input_ids).float(), cache=cache, use_cache=False)
         hidden: Tensor = output.last_hidden_state
         return hidden
 

@@ -1,4 +1,4 @@
-"""The phases of an update, in order: load, score, train, effect, write, validate. Heavy: imports torch.
+"""The phases of an update, in order: load, score, train, effect, write, validate, gate. Heavy: imports torch.
 
 A phase is a function of the `Run` and a line in `PHASES`; one that must stop the update raises `UpdateRefused`.
 """
@@ -18,16 +18,19 @@ from pydantic import ValidationError
 
 from clawd.errors import UpdateFailed, UpdateRefused
 from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Job, Manifest, Sample
+from clawd.learner.train import gate, guards
 from clawd.learner.train.advantages import advantages_of, no_signal, running_mean
-from clawd.learner.train.base import dense_name, load_base, training_dtype
-from clawd.learner.train.batch import score, select, sequence_of
+from clawd.learner.train.answers import ask_all
+from clawd.learner.train.base import dense_name, load_base, matmul_precision, training_dtype
+from clawd.learner.train.batch import Scored, score, select, sequence_of
 from clawd.learner.train.course import Course, emit
 from clawd.learner.train.forward import micro_batches
+from clawd.learner.train.held_back import split
 from clawd.learner.train.machine import training_threads
 from clawd.learner.train.neutral import NeutralGroup, read_neutral
 from clawd.learner.train.optimizer import learning_rate, load_optimizer, make_optimizer, save_optimizer
 from clawd.learner.train.policy import Policy
-from clawd.learner.train.steps import Batch, check_mismatch, effect, mismatch, take_steps
+from clawd.learner.train.steps import Batch, check_mismatch, effect, mismatch, score_and_begin, take_steps
 from clawd.learner.train.validate import validate
 from clawd.model.lora import LoraBase, read_lora_base, write_adapter_file
 
@@ -74,14 +77,27 @@ def update(job: Job, samples: list[Sample], aside: Path, course: Course) -> None
 
 def score_batch(run: Run) -> None:
     """Read everything under the old policy; see that there is something to learn, from the model that answered."""
-    job = run.job
-    settings = job.settings
-    kept = choose_samples(run)
-    groups = micro_batches([sequence_of(sample).length for sample in kept], settings.micro_batch_tokens)
-    scored = score(run.policy, kept, groups, settings, lot=job.update_id, baseline=baseline(run))
-    run.batch = Batch(scored, groups, neutral(run))
+    settings = run.job.settings
+    kept, held_back = split(choose_samples(run), settings.gate.held_back, run.job.update_id)
+    run.course.held_back = [sample.sample_id for sample in held_back]
+    groups = make_groups(run, kept)
+    scored, begun = score_and_begin(run.policy, kept, groups, settings, lot=run.job.update_id, baseline=baseline(run))
+    usual = None if run.parent is None else run.parent.grad_norm_mean
+    run.batch = Batch(scored, groups, neutral(run), score_held_back(run, held_back), usual, begun)
+    run.course.metrics |= {"samples/trained": len(kept)}
     run.course.metrics |= mismatch(scored, settings.loss.importance_cap)
     check_mismatch(run.course.metrics, settings.max_rollout_mismatch)
+
+
+def make_groups(run: Run, samples: list[Sample]) -> list[list[int]]:
+    """The micro-batches in which they are read."""
+    return micro_batches([sequence_of(sample).length for sample in samples], run.job.settings.micro_batch_tokens)
+
+
+def score_held_back(run: Run, samples: list[Sample]) -> list[Scored]:
+    """What is known before the first step of samples that aren't trained."""
+    groups, settings = make_groups(run, samples), run.job.settings
+    return score(run.policy, samples, groups, settings, lot=run.job.update_id, baseline=baseline(run))
 
 
 def train(run: Run) -> None:
@@ -91,6 +107,7 @@ def train(run: Run) -> None:
 
 def measure_effect(run: Run) -> None:
     run.course.metrics |= speed(run) | effect(run.policy, run.batch)
+    guards.check_drift(run.course.metrics, run.job.settings, "After the update")
 
 
 def write_result(run: Run) -> None:
@@ -108,21 +125,37 @@ def validate_result(run: Run) -> None:
     run.course.metrics |= validate(adapter, run.job.base, run.base, run.policy, run.kept, run.job.settings)
 
 
+def gate_result(run: Run) -> None:
+    """Raises: UpdateRefused: the gate objects, and the settings don't leave that to a person."""
+    job, course = run.job, run.course
+    given = ask_all(job, run.aside / ADAPTER_GGUF, torch.get_num_threads())
+    figures = gate.measure(run.policy, job, given, run.batch.held_back)
+    course.metrics |= {f"gate/{name}": value for name, value in figures.items()}
+    serving = gate.objections(figures, job.settings.gate, "active")
+    course.parent_fault = "; ".join(serving) or None
+    against = gate.objections(figures, job.settings.gate)
+    if not against:
+        return
+    doubt = f"The gate objects to version {job.number}: {'; '.join(against)}."
+    if job.settings.gate.on_failure == "refuse":
+        raise UpdateRefused(doubt)
+    course.doubt, course.needs_word = doubt, job.settings.gate.on_failure == "ask"
+
+
 PHASES: tuple[tuple[str, Callable[[Run], None]], ...] = (
     ("score", score_batch),
     ("train", train),
     ("effect", measure_effect),
     ("write", write_result),
     ("validate", validate_result),
+    ("gate", gate_result),
 )
 
 
 def use_machine(threads: int | None, dtype: torch.dtype) -> None:
     """Set the process-wide switches of torch and transformers."""
     torch.set_num_threads(training_threads(threads))
-    # With a bfloat16 base the operands of the output head are bfloat16 numbers already: multiplying them as such with
-    # float32 sums changes nothing but the time.
-    torch.set_float32_matmul_precision("medium" if dtype == torch.bfloat16 else "highest")
+    torch.set_float32_matmul_precision(matmul_precision(dtype))
     transformers.utils.logging.disable_progress_bar()
 
 
@@ -161,8 +194,7 @@ def choose_samples(run: Run) -> list[Sample]:
         "samples/scored": sum(sample.scored for sample in kept),
         "samples/flat_groups": advantages_of(kept, 0.0)[1],
     }
-    if not kept:
-        raise UpdateRefused("No usable sample is left.")
+    guards.check_usable(len(kept), len(run.samples), run.job.settings)
     if (reason := no_signal(kept)) is not None:
         raise UpdateRefused(f"No signal: {reason}.")
     return kept
@@ -196,7 +228,8 @@ def report_step(step: int, metrics: dict[str, float]) -> None:
 
 def speed(run: Run) -> dict[str, float]:
     tokens = run.course.metrics["train/steps"] * sum(sequence_of(sample).length for sample in run.kept)
-    return {"train/tokens_per_s": tokens / max(run.course.seconds["train"], 1e-9)}
+    seconds = run.course.seconds["score"] + run.course.seconds["train"]  # scoring takes the first step's gradient
+    return {"train/tokens_per_s": tokens / max(seconds, 1e-9)}
 
 
 def make_manifest(run: Run) -> Manifest:
@@ -214,5 +247,6 @@ def make_manifest(run: Run) -> Manifest:
         seconds=course.seconds,
         sha256={path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
         reward_mean=reward_mean(run),
+        grad_norm_mean=guards.running_norm(run.batch.usual_norm, course.metrics["train/first_grad_norm"]),
         versions={name: version(name) for name in PACKAGES},
     )

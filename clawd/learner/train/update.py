@@ -8,17 +8,23 @@ tokenizer is loaded.
 
 Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metrics, all scalar:
 
+    samples/trained                                 samples/used less those that were held back
     samples/used, samples/quarantined, samples/hinted, samples/scored
     samples/flat_groups                             groups of a task's steps without variance: they give no gradient
     mismatch/abs_mean, mismatch/abs_p99, mismatch/importance_weight    trainer (old) against engine, before training
-    train/first_loss, train/first_ratio, train/loss, train/grad_norm, train/tokens_per_s, train/steps
+    train/first_loss, train/first_ratio, train/first_grad_norm, train/loss, train/grad_norm   before clipping
+    train/tokens_per_s, train/steps
     train/learning_rate
+    drift/kl_old, drift/kl_base, drift/entropy_ratio   at the trained responses after the last step, see `drift`
     trust/kl, trust/share                           KL(cur ‖ old) after the last step, share of it kept; with a target
     neutral/kl_base                                 KL(cur ‖ base) at neutral prompts at the last step; if asked for
     grpo/*, opd/*, kl_base/*                                           terms of the loss at the last step, see `losses`
     effect/kl_old, effect/praised_logprob, effect/rejected_logprob     after the last step, per token
     validate/mismatch_kl, validate/base_mismatch_kl, validate/effect_kl   through llama.cpp, nats per token
     validate/trained_effect_kl                                         adapter on against off, by the trainer
+    gate/neutral_kl                                     KL(cur ‖ base) on the base's answers to the bundled prompts
+    gate/degenerate_*, gate/length_*, gate/runaway_*    of `candidate`, `base`; on own messages `active`, `base_own`
+    gate/held_back_gain                                 towards the held-back samples' signal, nats per token
     memory/peak_mb
 """
 

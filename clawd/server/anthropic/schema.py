@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from clawd.server.body import Body
-from clawd.server.schema import MAX_STOPS
+from clawd.server.openai_chat.schema import MAX_STOPS
 
 Object = dict[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from clawd.model.messages import UNREADABLE
 from clawd.server.anthropic.schema import MessagesRequest, PromptRequest, ToolChoice
-from clawd.server.schema import ChatRequest
+from clawd.server.openai_chat.schema import ChatRequest
 from clawd.server.translating import chat_request, objects, refused, text_of, text_part, unsupported
 from clawd.store.records import Message
 

@@ -164,7 +164,7 @@ class SavedStates:
         try:
             with path.open("rb") as file:
                 return self._parse(path, file)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
             log.info("%s is no saved state of this server: %s", path, error)
             return None
 
@@ -172,11 +172,13 @@ class SavedStates:
         if file.readline(len(MAGIC)) != MAGIC:
             raise ValueError("it doesn't begin as one")
         head = json.loads(file.readline(LONGEST_HEADER))
-        count, version = int(head["tokens"]), head["version"]
+        count, version, size = int(head["tokens"]), head["version"], path.stat().st_size
+        if not 0 <= 4 * count <= size:  # reading that many bytes would take memory for them first
+            raise ValueError("it claims more tokens than it can hold")
         tokens = np.frombuffer(file.read(4 * count), np.int32)
         if len(tokens) != count or path != self._path(version, tokens):
             raise ValueError("it is of another model, adapter or llama.cpp, or cut")
-        return SavedState(path, version, tokens, path.stat().st_size)
+        return SavedState(path, version, tokens, size)
 
     def _head(self, version: str | None, tokens: Tokens) -> bytes:
         about: dict[str, Any] = {**asdict(self._origin), "version": version, "tokens": len(tokens)}

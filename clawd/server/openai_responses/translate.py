@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from clawd.server.openai_chat.schema import ChatRequest
 from clawd.server.openai_responses.history import messages_of
 from clawd.server.openai_responses.schema import ResponsesRequest
-from clawd.server.schema import ChatRequest
 from clawd.server.translating import chat_request, refused, text_of, unsupported
 from clawd.store.records import Message
 

@@ -72,8 +72,7 @@ def make_router(services: Services) -> APIRouter:
 
     @router.get("/status")
     def get_status(request: Request) -> dict[str, Any]:
-        identify(services.store, request, services.owner_key)
-        return status(services)
+        return status(services, identify(services.store, request, services.owner_key))
 
     return router
 

@@ -11,9 +11,10 @@ from starlette.responses import Response
 from clawd.server.answers import Answer
 from clawd.server.documents import TURN_HEADERS, ChatCompletion, answer
 from clawd.server.exchanges import begin
-from clawd.server.schema import ChatRequest
+from clawd.server.openai_chat.schema import ChatRequest
+from clawd.server.openai_chat.writer import ChatWriter
 from clawd.server.services import Services
-from clawd.server.wire import ChatWriter, Head, system_fingerprint
+from clawd.server.wire import Head, system_fingerprint
 
 
 def make_router(services: Services) -> APIRouter:

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from clawd.server.answers import Answer
-from clawd.server.completion import CompletionRequest, accept_completion
-from clawd.server.completion_wire import CompletionWriter
 from clawd.server.documents import TURN_HEADERS, Completion, answer
-from clawd.server.exchanges import Exchanges, admit
+from clawd.server.exchanges import Exchanges, admitted
+from clawd.server.openai_completions.accept import accept_completion
+from clawd.server.openai_completions.schema import CompletionRequest
+from clawd.server.openai_completions.writer import CompletionWriter
 from clawd.server.services import Services
 from clawd.server.wire import Head, system_fingerprint
 
@@ -23,11 +24,11 @@ def make_router(services: Services) -> APIRouter:
 
     @router.post("/v1/completions", responses=answer(Completion), openapi_extra=TURN_HEADERS)
     async def completions(request: Request, asked: CompletionRequest) -> Response:
-        services.unknown_fields.update(asked.unknown_fields())
-        user = await admit(services, request)
-        prompts, accepted = await run_in_threadpool(accept_completion, services, user, request.headers, asked)
-        exchanges = Exchanges(services, accepted)
-        exchanges.start()
+        services.count_unknown(asked.unknown_fields())
+        async with admitted(services, request) as user:
+            prompts, accepted = await run_in_threadpool(accept_completion, services, user, request.headers, asked)
+            exchanges = Exchanges(services, accepted)
+            exchanges.start()
         n = asked.n or 1
         head = Head(
             id=f"cmpl-{exchanges.first.turn_id}",

@@ -17,7 +17,7 @@ from clawd.server.anthropic.writer import MessageWriter
 from clawd.server.auth import identify
 from clawd.server.documents import NAMED_EVENTS, TURN_HEADERS, answer, with_errors
 from clawd.server.exchanges import begin
-from clawd.server.schema import for_template
+from clawd.server.openai_chat.messages import for_template
 from clawd.server.services import Services
 
 
@@ -29,7 +29,7 @@ def make_router(services: Services) -> APIRouter:
 
     @router.post("/v1/messages", responses=answers, openapi_extra=TURN_HEADERS)
     async def messages(request: Request, asked: MessagesRequest) -> Response:
-        services.unknown_fields.update(asked.unknown_fields())
+        services.count_unknown(asked.unknown_fields())
         exchanges = await begin(services, request, chat_of(asked))
         first = exchanges.first
         writer = MessageWriter(
@@ -43,7 +43,7 @@ def make_router(services: Services) -> APIRouter:
 
     @router.post("/v1/messages/count_tokens", responses=counts)
     async def count_tokens(request: Request, asked: PromptRequest) -> dict[str, Any]:
-        services.unknown_fields.update(asked.unknown_fields())
+        services.count_unknown(asked.unknown_fields())
         chat = prompt_of(asked)
 
         def count() -> int:

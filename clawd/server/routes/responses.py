@@ -21,7 +21,7 @@ def make_router(services: Services) -> APIRouter:
 
     @router.post("/v1/responses", responses=answer(ResponseObject, NAMED_EVENTS), openapi_extra=TURN_HEADERS)
     async def responses(request: Request, asked: ResponsesRequest) -> Response:
-        services.unknown_fields.update(asked.unknown_fields())
+        services.count_unknown(asked.unknown_fields())
         exchanges = await begin(services, request, chat_of(asked))
         first = exchanges.first
         writer = ResponseWriter(first.turn_id, asked, first.generation.sampling, first.new_parser)

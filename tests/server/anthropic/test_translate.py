@@ -11,7 +11,7 @@ from clawd.server.anthropic.blocks import input_of
 from clawd.server.anthropic.schema import MessagesRequest, PromptRequest
 from clawd.server.anthropic.translate import arguments_of, chat_of, prompt_of
 from clawd.server.errors import ApiError
-from clawd.server.schema import for_template
+from clawd.server.openai_chat.messages import for_template
 
 HI = {"role": "user", "content": "hi"}
 TOOL = {"name": "get_weather", "description": "Says it.", "input_schema": {"type": "object", "properties": {}}}

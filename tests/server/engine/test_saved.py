@@ -181,6 +181,11 @@ def damages(whole: bytes) -> dict[str, bytes]:
         "a bit of the digest": flipped(len(whole) - 1),
         "a head that never ends": b"clawd state 1\n" + b"{" * 100_000,
         "a head of another kind": b"clawd state 1\n[1, 2]\n",
+        "a head that nests": b"clawd state 1\n" + b"[" * 4000 + b"\n",
+        **{
+            f"{count.decode()} tokens": b'clawd state 1\n{"tokens": ' + count + b', "version": null}\n'
+            for count in (b"-1", b"NaN", b"1e999", b"1" + b"0" * 12, b"1" + b"0" * 30, b"1" + b"0" * 3000)
+        },
     }
 
 

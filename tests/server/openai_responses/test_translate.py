@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from clawd.server.errors import ApiError
+from clawd.server.openai_chat.messages import for_template
 from clawd.server.openai_responses.schema import ResponsesRequest
 from clawd.server.openai_responses.translate import chat_of
-from clawd.server.schema import for_template
 
 TOOL = {"type": "function", "name": "get_weather", "description": "Says it.", "parameters": {"type": "object"}}
 HI = {"role": "user", "content": "hi"}

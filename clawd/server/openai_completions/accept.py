@@ -1,4 +1,4 @@
-"""Bare completions: what a request may hold, and its turns.
+"""The turns of bare completions.
 
 A prompt goes to the model as it is given: text through the tokenizer with control tokens read as such, ids untouched.
 Nobody knows what conversation it is, so its turns are side turns: stored with prompt ids and answer, never learnt from,
@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated, Any, cast
-
-from pydantic import Field, StrictInt, field_validator, model_validator
 
 from clawd.errors import ContextOverflow
 from clawd.model.replies.parser import PlainText
 from clawd.server.engine.types import GenerationRequest
 from clawd.server.errors import ApiError
 from clawd.server.exchange import Accepted, priority_of, record
-from clawd.server.schema import GenerationFields
+from clawd.server.openai_completions.schema import MAX_TOKENS, CompletionRequest
 from clawd.server.services import Services
 from clawd.server.sessions.identity import Clues, find_session, session_name
 from clawd.server.sessions.place import Placement
@@ -27,69 +24,8 @@ from clawd.server.versions import Target
 from clawd.store.codec import content_hash, pack_json
 from clawd.store.records import NewTurn, User
 
-MAX_TOKENS = 16
-"""Of an answer whose request names no limit: this API's own default."""
-
-MAX_LOGPROBS = 20
-MAX_TOTAL = 64  # answers to one request
-
 EVIDENCE = "completion"
 """Kind and session of such a turn are known from the route alone."""
-
-Ids = list[StrictInt]
-
-
-class CompletionRequest(GenerationFields):
-    """`POST /v1/completions`."""
-
-    prompt: str | list[str] | Ids | list[Ids]
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    echo: bool | None = False
-    suffix: str | None = None
-    best_of: int | None = None
-
-    @field_validator("prompt", mode="before")
-    @classmethod
-    def _is_prompt(cls, prompt: Any) -> Any:
-        """Said in one sentence; the union's own complaint names each of its forms."""
-        one = [prompt] if isinstance(prompt, str) or (isinstance(prompt, list) and _are_ids(prompt)) else prompt
-        if not isinstance(one, list) or not one or not all(isinstance(p, str) or _are_ids(p) for p in one):
-            raise ValueError("send a string, a list of token ids, or a list of either, none of them empty")
-        if len({isinstance(p, str) for p in one}) > 1:
-            raise ValueError("send either strings or lists of token ids, not both")
-        return prompt
-
-    @field_validator("suffix")
-    @classmethod
-    def _no_suffix(cls, suffix: str | None) -> str | None:
-        if suffix:
-            raise ValueError("the models that clawd serves can't fill in a middle: leave suffix out")
-        return suffix
-
-    @model_validator(mode="after")
-    def _can_be_done(self) -> CompletionRequest:
-        if self.best_of not in (None, 1, self.n or 1):
-            raise ValueError("best_of: all answers are given: send n, and leave best_of out")
-        if self.echo and self.logprobs is not None:
-            raise ValueError("echo: the log-probabilities of prompt tokens aren't computed: leave out echo or logprobs")
-        if len(self.prompts()) * (self.n or 1) > MAX_TOTAL:
-            raise ValueError(f"prompt: at most {MAX_TOTAL} answers per request, n for each prompt")
-        return self
-
-    def prompts(self) -> list[str | list[int]]:
-        if isinstance(self.prompt, str) or _are_ids(self.prompt):
-            return [cast("str | list[int]", self.prompt)]
-        return list(cast("list[str | list[int]]", self.prompt))
-
-    def alternatives(self) -> int:
-        return self.logprobs or 0
-
-
-def _are_ids(value: Any) -> bool:
-    return (
-        isinstance(value, list) and bool(value) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
-    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""`clawd bench personalize`: does it learn what its users want, how fast, and at what cost to its mind?"""

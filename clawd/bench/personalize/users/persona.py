@@ -1,0 +1,64 @@
+"""A simulated user: what they ask, what satisfies them, and how they say it. All of it is a function of texts.
+
+The first message never names the preference. A reply can also fail to be an answer at all; a user says that too, as
+they would in life.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from clawd.bench.personalize.answer_check import deals_with
+from clawd.bench.personalize.tasks import Task
+
+Mood = Literal["satisfied", "corrects", "lost"]
+
+
+@dataclass(frozen=True)
+class Persona:
+    name: str
+    wish: str  # the ideal hint: what they want, in one sentence
+    ask: Callable[[Task, random.Random], str]  # the first message of a session
+    satisfies: Callable[[str], bool]  # the preference, of a reply's text
+    corrections: tuple[str, ...]
+    thanks: tuple[str, ...]
+
+
+class Voice(Protocol):
+    """Puts a mood into words."""
+
+    def say(self, persona: Persona, mood: Mood, question: str, reply: str, lot: random.Random) -> str: ...
+
+
+class ScriptedVoice:
+    """One of the persona's own phrasings, by lot."""
+
+    def say(self, persona: Persona, mood: Mood, question: str, reply: str, lot: random.Random) -> str:
+        del question, reply
+        return lot.choice({"satisfied": persona.thanks, "corrects": persona.corrections, "lost": LOST}[mood])
+
+
+def mood_of(persona: Persona, task: Task, reply: str) -> Mood:
+    """How the user takes a reply. One that isn't about their task pleases nobody, however it is written."""
+    if not deals_with(task, reply):
+        return "lost"
+    return "satisfied" if persona.satisfies(reply) else "corrects"
+
+
+LOST = (
+    "That has nothing to do with the problem I gave you.",
+    "Hm, this doesn't answer my question. Please look at the problem again.",
+    "I can't make sense of this. What about the numbers in the problem?",
+    "You didn't say anything about the actual problem.",
+    "That isn't an answer. Please go through the problem that I sent.",
+    "Sorry, but this is gibberish to me. Please deal with the problem itself.",
+    "You lost the thread. Please stick to the problem.",
+    "This is off topic, I need something about the problem above.",
+    "I don't see the problem in your reply at all.",
+    "No, that's just filler. Look at the numbers please.",
+    "Where is the part about the problem I sent you?",
+    "Please read the problem again, your reply isn't about it.",
+)

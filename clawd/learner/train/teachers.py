@@ -1,0 +1,96 @@
+"""What the teacher says: the old policy, or the bare base, that was told a hint.
+
+A hint stands near the end of a prompt, so what comes before it is read once: the student's own keys and values serve,
+or one pass of the bare base where that teaches. Axes: M hints, T response tokens, K support.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from clawd.config import LossSettings
+from clawd.learner.job import Sample
+from clawd.learner.train.forward import TokenSequence, micro_batches, pad, read_head, response_hidden, unpack
+from clawd.learner.train.overlap import choose_hints, drawn_hint, overlap_counts, shared_with, take_hint
+from clawd.learner.train.policy import Policy
+
+Prefix = list[tuple[Tensor, Tensor]]  # keys and values (1, heads, tokens, D) of each layer
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What the teacher says about one sample under each of its M hints."""
+
+    support: Tensor  # (M, T, K) ℓ_teacher at the student's support
+    ids: Tensor  # (M, T, K) S^p_{i,h}: the teacher's own top-k
+
+
+def shared_length(sample: Sample) -> int:
+    """Tokens that the prompt and all its hint prompts begin with; their last one, which predicts, is never counted."""
+    prompts = [sample.prompt_ids, *(hint.prompt_ids for hint in sample.hints)]
+    most = min(len(prompt) for prompt in prompts) - 1
+    differs = (place for place in range(most) if len({prompt[place] for prompt in prompts}) > 1)
+    return next(differs, most)
+
+
+def prefix_of(cache: DynamicCache, row: int, length: int) -> Prefix:
+    """The first `length` tokens of one sequence that was read into `cache`."""
+    return [
+        (layer.keys[row : row + 1, :, :length].detach(), layer.values[row : row + 1, :, :length].detach())
+        for layer in cache.layers
+    ]
+
+
+@torch.no_grad()
+def read_prefix(policy: Policy, ids: Sequence[int]) -> Prefix:
+    """Keys and values of `ids`, at least one, under the policy as it stands."""
+    cache = DynamicCache()
+    policy.hidden(torch.tensor([list(ids)]), cache)
+    return prefix_of(cache, 0, len(ids))
+
+
+@torch.no_grad()
+def read_teacher(policy: Policy, sample: Sample, prefix: Prefix, support_ids: Tensor, budget: int) -> Taught:
+    """What the policy as it stands says about the response with each hint. `prefix`: what was read before; or empty."""
+    known = prefix[0][0].shape[2] if prefix else 0
+    sequences = [TokenSequence(hint.prompt_ids[known:], sample.response_ids) for hint in sample.hints]
+    count = support_ids.shape[1]
+    found: dict[int, Tensor] = {}
+    tops: dict[int, Tensor] = {}
+    for group in micro_batches([sequence.length for sequence in sequences], budget):
+        batch = pad([sequences[hint] for hint in group])
+        cache = DynamicCache([(_repeated(k, len(group)), _repeated(v, len(group))) for k, v in prefix] or None)
+        values, ids = read_head(
+            response_hidden(policy, batch, cache), policy.head, support_ids.repeat(len(group), 1), count
+        )
+        of_hints, ids_of_hints = unpack(values, batch.tokens), unpack(ids, batch.tokens)
+        for row, hint in enumerate(group):
+            found[hint], tops[hint] = of_hints[row, :, :count], ids_of_hints[row, :, count:]
+    hints = range(len(sample.hints))
+    return Taught(torch.stack([found[hint] for hint in hints]), torch.stack([tops[hint] for hint in hints]))
+
+
+def _repeated(values: Tensor, times: int) -> Tensor:
+    return values.expand(times, -1, -1, -1)
+
+
+def teaching(taught: Taught | None, support_ids: Tensor, settings: LossSettings, lot: str) -> tuple[Tensor, Tensor]:
+    """Under the chosen hint: ℓ_teacher at the support, and which v belong to S_i; both (T, K). None: no hint."""
+    if taught is None:
+        return torch.zeros(support_ids.shape), torch.ones_like(support_ids, dtype=torch.bool)
+    count, length = taught.ids.shape[:2]
+    student_ids, teacher_ids = support_ids[None], taught.ids[None]
+    if settings.hint_choice == "random":
+        choice = torch.full((1, length), drawn_hint(count, lot))
+    else:
+        every = torch.ones(1, count, dtype=torch.bool), torch.ones(1, length, dtype=torch.bool)
+        choice = choose_hints(overlap_counts(student_ids, teacher_ids), *every, settings.hint_choice)
+    support = torch.ones_like(support_ids, dtype=torch.bool)
+    if settings.support == "overlap":
+        support = take_hint(shared_with(student_ids, teacher_ids), choice)[0]
+    return take_hint(taught.support[None], choice)[0], support
