@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from clawd.cli.bench import print_report
+from clawd.cli.report_view import print_report
 
 judge = typer.Typer(name="judge", help="What reads your replies.", no_args_is_help=True)
 
