@@ -62,13 +62,20 @@ def _score(reply: Reply, found: list[Reaction]) -> Reward:
     if Kind.COMPLAINT in kinds:
         return -1
     if Kind.DIRECTIVE in kinds:
-        if Kind.PRAISE in kinds:  # "Nice work, but shorter please": better no score than a wrong one
-            wishes = [each for each in found if each.rule.kind is Kind.DIRECTIVE]
-            later = any(each.rule.standing for each in wishes)  # "… next time": this time was well
-            return 0 if any(each.clause.contrast for each in wishes) and not later else 1
+        if Kind.PRAISE in kinds:
+            return 0 if _is_faint(found) else 1
         return 1 if Kind.THANKS in kinds and not _is_contrasted(reply, found) else -1
     pleased = kinds & {Kind.PRAISE, Kind.THANKS}
     return 1 if pleased and not TROUBLE.search(_before_new_request(reply)) else 0
+
+
+def _is_faint(found: list[Reaction]) -> bool:
+    """Praise that may only lead up to a wish: "Nice work, but shorter", "good, now the same without lists"."""
+    wishes = [each for each in found if each.rule.kind is Kind.DIRECTIVE]
+    if any(each.rule.standing for each in wishes):
+        return False  # "… next time": this time was well
+    cheers = all(each.rule.ends_topic for each in found if each.rule.kind is Kind.PRAISE)
+    return cheers or any(each.clause.contrast for each in wishes)
 
 
 def _is_contrasted(reply: Reply, found: list[Reaction]) -> bool:
