@@ -253,18 +253,18 @@ def test_status_names_what_the_next_update_waits_for(live: Live) -> None:
 
 
 def test_a_version_in_doubt_is_brought_in_when_a_person_agrees(live: Live) -> None:
-    eve = Person(live, "eve", 1)
+    ivy = Person(live, "ivy", 1)
     folder, store = live.services.folder, live.store
     base = base_of(live.services.model_path, folder.cache)
-    doubted = trained(folder, store, eve.user, base, 7, doubt="The gate objects to version 2: it babbles.")
-    assert eve.wish(eve.versions[0]).state == "done"  # the server has looked, and left it alone
-    assert (store.updates.version(doubted.id).state, eve.served()) == ("staged", "v1")
-    told = live.http.get("/clawd/v1/status", headers={"Authorization": f"Bearer {eve.key}"}).json()
-    (facts,) = [adapter for adapter in told["adapters"] if adapter["name"] == "eve"]
+    doubted = trained(folder, store, ivy.user, base, 7, doubt="The gate objects to version 2: it babbles.")
+    assert ivy.wish(ivy.versions[0]).state == "done"  # the server has looked, and left it alone
+    assert (store.updates.version(doubted.id).state, ivy.served()) == ("staged", "v1")
+    told = live.http.get("/clawd/v1/status", headers={"Authorization": f"Bearer {ivy.key}"}).json()
+    (facts,) = [adapter for adapter in told["adapters"] if adapter["name"] == "ivy"]
     assert facts["waits_for"] == (
-        "your word, `clawd adapter accept eve` or `refuse`: The gate objects to version 2: it babbles."
+        "your word, `clawd adapter accept ivy` or `refuse`: The gate objects to version 2: it babbles."
     )
     store.updates.accept(doubted.id)
     ring(folder.server_bell)
     until(lambda: store.updates.version(doubted.id).state == "active", 20)
-    until(lambda: eve.served() == "v2", 20)
+    until(lambda: ivy.served() == "v2", 20)
