@@ -126,8 +126,8 @@ def test_a_slow_stream_ends_on_its_version_while_another_is_published(
     old, new = versions
     with running(embedded_model) as engine:
         prompt = question(engine, "Tell me about the sea.")
-        # Greedy, not seeded: a seeded token has a companion in its batch, and llama.cpp multiplies LoRA factors with one
-        # column by another kernel than with two.
+        # Greedy, not seeded: a seeded token has a companion in its batch, and llama.cpp multiplies LoRA factors by
+        # another kernel for two columns than for one.
         stream = ask(engine, prompt, 100, version=old, sampling=SamplingParams(temperature=0))
         stream.wait_for_tokens(2)
         engine.load(new).result(30)
