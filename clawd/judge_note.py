@@ -16,10 +16,11 @@ def judge_note(settings: Settings, model_is_embedded: bool) -> str:
     return note
 
 
-RULES = "fixed rules read what users and tools reply (English; some German, French, Spanish); judge.kind = llm asks a model instead"
+LANGUAGES = "English; some German, French, Spanish"
+RULES = f"fixed rules read what users and tools reply ({LANGUAGES}); judge.kind = llm asks a model instead"
 RULES_EMBEDDED = (
-    "fixed rules read what users and tools reply (English; some German, French, Spanish), because the embedded 135M model "
-    "can't judge; judge.kind = llm with judge.base_url asks a larger one"
+    f"fixed rules read what users and tools reply ({LANGUAGES}), because the embedded 135M model can't judge; "
+    "judge.kind = llm with judge.base_url asks a larger one"
 )
 TOO_SMALL = "The embedded 135M model can't judge: name a larger one with judge.base_url, or set judge.kind = rules"
 
