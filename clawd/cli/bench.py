@@ -74,7 +74,7 @@ def serve(
     no_plot: bool = typer.Option(False, "--no-plot", help="Draw no plot."),
     save: Path = SAVE,
 ) -> None:
-    """How fast clients are served: streams, adapters, long sessions, swaps, the judge's queue; takes 8 minutes.
+    """How fast clients are served: streams, adapters, long sessions, swaps, the judge's queue; takes five minutes.
 
     With --quick less than two. Starts daemons of its own and touches nothing of a running one.
     """
