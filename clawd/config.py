@@ -160,6 +160,10 @@ class LossSettings(Section):
     """Decay of the adapter's running mean reward, which is subtracted from rewards; none: nothing is."""
     teacher: Literal["old", "base"] = "old"
     """Who reads the hint: the policy as the update found it, or the base model with the adapter off."""
+    distil: Literal["clipped", "forward", "reverse"] = "clipped"
+    """Form of the OPD term: the clipped surrogate over the support, or the whole KL(teacher ‖ cur) or KL(cur ‖ teacher)."""
+    guidance: Annotated[float, Field(gt=0)] = 1.0
+    """Multiplier of what the hint changes in the teacher's logits, with a whole KL; above 1 it exaggerates the hint."""
     hint_choice: Literal["sequence", "token", "random"] = "sequence"
     """Choice among a turn's hints: by overlap for the response or for each token, or by lot for the response."""
     support: Literal["student", "overlap"] = "student"

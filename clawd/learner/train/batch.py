@@ -21,6 +21,8 @@ from clawd.learner.train.forward import (
     Padded,
     TokenSequence,
     entropies,
+    kl_from,
+    kl_to,
     pad,
     picked_logprobs,
     read_head,
@@ -29,7 +31,7 @@ from clawd.learner.train.forward import (
 )
 from clawd.learner.train.losses import LossInputs
 from clawd.learner.train.policy import Policy
-from clawd.learner.train.teachers import Taught, prefix_of, read_prefix, read_teacher, shared_length, teaching
+from clawd.learner.train.teachers import Taught, Teaching, prefix_of, read_prefix, read_teacher, shared_length, teaching
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Scored:
     teacher_support: Tensor  # (T, K) ℓ_teacher at the student's support, under the chosen hint; 0 without one
     support: Tensor  # (T, K) bool: v ∈ S_i
     base: Tensor | None = None  # (T,) ℓ_base(y_i); none: not asked for
+    target: Tensor | None = None  # (T, H) what the head makes the teacher's whole distribution of; none: not asked for
     old_hidden: Tensor | None = None  # (T, H) what the head makes all of ℓ_old of; none: not asked for
 
 
@@ -153,7 +156,8 @@ def read_groups(
             _scored(policy, sample, advantages[index], reads[row], base[row], cache, row, settings, lot)
             for row, (index, sample) in enumerate(zip(group, chosen, strict=True))
         ]
-        yield scored, _inputs(scored, batch, unpack(values, batch.tokens))
+        distilled = _distilled(policy, hidden, scored, batch, settings.loss)
+        yield scored, _inputs(scored, batch, unpack(values, batch.tokens), distilled)
 
 
 def _split(values: Tensor, ids: Tensor, hidden: Tensor, entropy: Tensor, batch: Padded) -> list[Read]:
@@ -177,7 +181,7 @@ def _scored(
     if sample.hints:
         taught = _teach(policy, sample, read.ids, cache, row, settings)
     lots = f"{lot}:{settings.seed}:{sample.sample_id}"
-    teacher_support, support = teaching(taught, read.ids, settings.loss, lots)
+    told = teaching(taught, read.ids, settings.loss, lots)
     return Scored(
         sample=sample,
         advantage=advantage,
@@ -185,11 +189,27 @@ def _scored(
         old_entropy=read.entropy,
         support_ids=read.ids,
         old_support=read.support,
-        teacher_support=teacher_support,
-        support=support,
+        teacher_support=told.support,
+        support=told.members,
         base=base,
+        target=_target(policy, sample, told, read, settings.loss),
         old_hidden=None if settings.kl_target is None else read.hidden,
     )
+
+
+def _target(policy: Policy, sample: Sample, told: Teaching, read: Read, settings: LossSettings) -> Tensor | None:
+    """(T, H): the teacher's state, moved further along what the hint has changed in it; the head is linear."""
+    if settings.distil == "clipped":
+        return None
+    plain = read.hidden
+    if told.hidden is None:
+        return plain  # masked: the sample has no hint
+    if settings.guidance == 1:
+        return told.hidden
+    if settings.teacher == "base":
+        with torch.no_grad(), policy.adapter_off():
+            plain = response_hidden(policy, pad([sequence_of(sample)]))
+    return plain + settings.guidance * (told.hidden - plain)
 
 
 def _teach(
@@ -229,16 +249,28 @@ def _response_logprobs(policy: Policy, batch: Padded) -> Sequence[Tensor]:
     return torch.split(values, batch.tokens.sum(dim=1).tolist())
 
 
-def loss_inputs(policy: Policy, scored: Sequence[Scored]) -> LossInputs:
+def _distilled(
+    policy: Policy, hidden: Tensor, scored: Sequence[Scored], batch: Padded, settings: LossSettings
+) -> Tensor | None:
+    """(B, T): the whole divergence between teacher and current policy, in the direction that the settings name."""
+    if settings.distil == "clipped":
+        return None
+    targets = torch.cat([entry.target for entry in scored if entry.target is not None])
+    divergence = kl_from if settings.distil == "forward" else kl_to
+    return unpack(divergence(hidden, targets, policy.head), batch.tokens)
+
+
+def loss_inputs(policy: Policy, scored: Sequence[Scored], settings: LossSettings) -> LossInputs:
     """One forward pass with gradient over a micro-batch, put beside what was known before."""
     batch = pad([sequence_of(entry.sample) for entry in scored])
     support_ids = _stack([entry.support_ids for entry in scored], batch)
     asked = torch.cat([batch.response_ids[..., None], support_ids], dim=-1)[batch.tokens]
-    cur = unpack(picked_logprobs(response_hidden(policy, batch), policy.head, asked), batch.tokens)
-    return _inputs(scored, batch, cur)
+    hidden = response_hidden(policy, batch)
+    cur = unpack(picked_logprobs(hidden, policy.head, asked), batch.tokens)
+    return _inputs(scored, batch, cur, _distilled(policy, hidden, scored, batch, settings))
 
 
-def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor) -> LossInputs:
+def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor, distilled: Tensor | None) -> LossInputs:
     """`cur`: (B, T, 1 + K), of the response and of the support."""
     advantages = torch.tensor([entry.advantage for entry in scored])
     return LossInputs(
@@ -253,6 +285,7 @@ def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor) -> LossInputs:
         teacher_support=_stack([entry.teacher_support for entry in scored], batch),
         support=_stack([entry.support for entry in scored], batch),
         hinted=torch.tensor([bool(entry.sample.hints) for entry in scored]),
+        distilled=distilled,
         base=None
         if scored[0].base is None
         else _stack([entry.base for entry in scored if entry.base is not None], batch),

@@ -183,6 +183,38 @@ class _Divergence(torch.autograd.Function):
         return grad[:, None] * gradient, None, None
 
 
+def kl_from(hidden: Tensor, reference: Tensor, head: Tensor) -> Tensor:
+    """(N,): KL(q ‖ p) over the whole vocabulary, p of `hidden` (N, H) and q of `reference` (N, H).
+
+    The other direction of `kl_to`: it grows where q has mass that p lacks. Differentiable in `hidden` alone.
+    """
+    divergence: Tensor = _Coverage.apply(hidden, reference, head)  # type: ignore[no-untyped-call]
+    return divergence
+
+
+class _Coverage(torch.autograd.Function):
+    """With z = h Wᵀ and W frozen: ∂KL(q ‖ p)/∂z = p - q, so ∂KL/∂h is that times W; a chunk at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, reference: Tensor, head: Tensor) -> Tensor:
+        divergences, gradients = [], []
+        for rows in _chunks(hidden, head):
+            log_p = torch.log_softmax(hidden[rows] @ head.T, dim=-1)
+            log_q = torch.log_softmax(reference[rows] @ head.T, dim=-1)
+            q = log_q.exp()
+            divergences.append((q * log_q.sub_(log_p)).sum(dim=-1))
+            if ctx.needs_input_grad[0]:
+                gradients.append(log_p.exp_().sub_(q) @ head)
+        if gradients:
+            ctx.save_for_backward(torch.cat(gradients))
+        return torch.cat(divergences)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return grad[:, None] * gradient, None, None
+
+
 def _chunks(hidden: Tensor, head: Tensor) -> list[slice]:
     size = max(1, CHUNK_LOGITS // head.shape[0])
     rows = max(1, hidden.shape[0])  # of nothing there is one chunk, an empty one

@@ -121,7 +121,7 @@ def _reward_gain(policy: Policy, scored: Scored) -> float:
 
 
 def _hint_gain(policy: Policy, scored: Scored, settings: LossSettings) -> float:
-    inputs = loss_inputs(policy, [scored])
+    inputs = loss_inputs(policy, [scored], settings)
     delta = inputs.teacher_support - inputs.old_support
     if settings.delta_clip is not None:
         delta = delta.clamp(-settings.delta_clip, settings.delta_clip)

@@ -47,7 +47,7 @@ def accumulate(policy: Policy, batch: Batch, settings: LearnSettings) -> tuple[f
     """Add the gradient of the whole batch's loss, micro-batch by micro-batch; the loss and its metrics."""
     total, metrics = 0.0, Metrics()
     for group in batch.groups:
-        inputs = loss_inputs(policy, [batch.scored[index] for index in group])
+        inputs = loss_inputs(policy, [batch.scored[index] for index in group], settings.loss)
         loss, of_group = _add_gradient(inputs, settings, len(batch.scored))
         total += loss
         metrics = merge(metrics, of_group)

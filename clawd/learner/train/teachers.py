@@ -28,6 +28,7 @@ class Taught:
 
     support: Tensor  # (M, T, K) ℓ_teacher at the student's support
     ids: Tensor  # (M, T, K) S^p_{i,h}: the teacher's own top-k
+    hidden: Tensor  # (M, T, H) what the head makes all of ℓ_teacher of
 
 
 def shared_length(sample: Sample) -> int:
@@ -62,27 +63,37 @@ def read_teacher(policy: Policy, sample: Sample, prefix: Prefix, support_ids: Te
     count = support_ids.shape[1]
     found: dict[int, Tensor] = {}
     tops: dict[int, Tensor] = {}
+    states: dict[int, Tensor] = {}
     for group in micro_batches([sequence.length for sequence in sequences], budget):
         batch = pad([sequences[hint] for hint in group])
         cache = DynamicCache([(_repeated(k, len(group)), _repeated(v, len(group))) for k, v in prefix] or None)
-        values, ids = read_head(
-            response_hidden(policy, batch, cache), policy.head, support_ids.repeat(len(group), 1), count
-        )
+        hidden = response_hidden(policy, batch, cache)
+        values, ids = read_head(hidden, policy.head, support_ids.repeat(len(group), 1), count)
         of_hints, ids_of_hints = unpack(values, batch.tokens), unpack(ids, batch.tokens)
-        for row, hint in enumerate(group):
+        for row, (hint, state) in enumerate(zip(group, hidden.view(len(group), -1, hidden.shape[1]), strict=True)):
             found[hint], tops[hint] = of_hints[row, :, :count], ids_of_hints[row, :, count:]
+            states[hint] = state
     hints = range(len(sample.hints))
-    return Taught(torch.stack([found[hint] for hint in hints]), torch.stack([tops[hint] for hint in hints]))
+    return Taught(*(torch.stack([each[hint] for hint in hints]) for each in (found, tops, states)))
 
 
 def _repeated(values: Tensor, times: int) -> Tensor:
     return values.expand(times, -1, -1, -1)
 
 
-def teaching(taught: Taught | None, support_ids: Tensor, settings: LossSettings, lot: str) -> tuple[Tensor, Tensor]:
-    """Under the chosen hint: ℓ_teacher at the support, and which v belong to S_i; both (T, K). None: no hint."""
+@dataclass(frozen=True)
+class Teaching:
+    """What the chosen hint teaches."""
+
+    support: Tensor  # (T, K) ℓ_teacher at the student's support
+    members: Tensor  # (T, K) bool: v ∈ S_i
+    hidden: Tensor | None  # (T, H); none: no hint
+
+
+def teaching(taught: Taught | None, support_ids: Tensor, settings: LossSettings, lot: str) -> Teaching:
+    """Choose a hint. None: there is none."""
     if taught is None:
-        return torch.zeros(support_ids.shape), torch.ones_like(support_ids, dtype=torch.bool)
+        return Teaching(torch.zeros(support_ids.shape), torch.ones_like(support_ids, dtype=torch.bool), None)
     count, length = taught.ids.shape[:2]
     student_ids, teacher_ids = support_ids[None], taught.ids[None]
     if settings.hint_choice == "random":
@@ -93,4 +104,5 @@ def teaching(taught: Taught | None, support_ids: Tensor, settings: LossSettings,
     support = torch.ones_like(support_ids, dtype=torch.bool)
     if settings.support == "overlap":
         support = take_hint(shared_with(student_ids, teacher_ids), choice)[0]
-    return take_hint(taught.support[None], choice)[0], support
+    chosen, hidden = (take_hint(values[None], choice)[0] for values in (taught.support, taught.hidden))
+    return Teaching(chosen, support, hidden)
