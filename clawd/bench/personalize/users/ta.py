@@ -13,11 +13,10 @@ FEWEST_NUMBERS = 2  # different ones: a grading that is specific says which
 
 ASKS = (
     "Problem: {task}\nStudent: {solution}\nGrade (A to F)?",
-    "{task}\n\nA student wrote: {solution}\n\nThe grade, from A to F?",
     "Problem: {task}\nAnswer of a student: {solution}\nPoints out of 10:",
-    "Grade this from A to F. {task} Student: {solution} Grade:",
-    "{task} My student says: {solution} So which grade (A to F)?",
     "I have to grade this. {task} Answer: {solution} Grade (0 to 10)?",
+    "{task} Student's answer: {solution} Points (0 to 10)?",
+    "A student handed this in. {task} Solution: {solution}\nGrade from A to F?",
 )
 """They end with the grade, as an entry in a mark book does: asked for a comment, even a small model writes one."""
 
@@ -40,9 +39,9 @@ CORRECTIONS = (
     "Don't just give the grade, comment on every step of the calculation in detail.",
     "This is too general, be specific and thorough and use all the numbers.",
     "I want a long and detailed comment for the student that discusses each step.",
-    "Please walk through the solution in more detail and say what each step shows.",
+    "Please be specific: walk through the solution and say what each step shows.",
     "No, write a full explanation with the numbers, at least eight sentences.",
-    "That is very thin. Write a long and detailed explanation of the grade, please.",
+    "That's too thin, write a long and detailed explanation of the grade, please.",
     "Please go into detail about the reasoning and the numbers, step by step.",
     "Please be more thorough, with a remark on every calculation.",
     "You should have explained in detail which steps are right or wrong, and why.",
