@@ -143,7 +143,7 @@ def test_a_bare_verdict_is_an_answer_to_whom_asks_for_one() -> None:
     for user, mood in (("ta", "corrects"), ("teacher", "corrects"), ("student", "lost")):
         assert mood_of(PERSONAS[user], TASK, "The grade is B.") == mood
         assert mood_of(PERSONAS[user], TASK, "I can't help with that, sorry.") == "lost"
-        assert mood_of(PERSONAS[user], TASK, "24 " * 20) == "lost"
+        assert mood_of(PERSONAS[user], TASK, "24 " * 30) == "lost"
     assert mood_of(PERSONAS["teacher"], TASK, "Great job, 24!") == "lost"
 
 

@@ -12,11 +12,11 @@ FEWEST_WORDS = 75  # of English text, about 100 tokens
 FEWEST_NUMBERS = 2  # different ones: a grading that is specific says which
 
 ASKS = (
-    "Problem: {task}\nStudent: {solution}\nGrade (A to F)?",
     "Problem: {task}\nAnswer of a student: {solution}\nPoints out of 10:",
-    "I have to grade this. {task} Answer: {solution} Grade (0 to 10)?",
-    "{task} Student's answer: {solution} Points (0 to 10)?",
-    "A student handed this in. {task} Solution: {solution}\nGrade from A to F?",
+    "Task: {task}\nStudent's work: {solution}\nScore from 0 to 10:",
+    "I am grading this problem: {task}\nThe student wrote: {solution}\nMarks out of 10:",
+    "{task}\n\nA student solved it like this: {solution}\n\nMy mark book needs the points out of 10:",
+    "Problem: {task}\nSolution handed in: {solution}\nPoints (10 is the best):",
 )
 """They end with the grade, as an entry in a mark book does: asked for a comment, even a small model writes one."""
 

@@ -20,11 +20,11 @@ WARM = re.compile(
 )
 
 ASKS = (
-    "{task}\n\nMy pupil wrote: {solution}\n\nReply to the pupil: is it right?",
+    "My pupil Tim did this problem: {task} He wrote: {solution} What do I tell Tim about it?",
     "Explain to my pupil how this is solved. {task} The pupil got this far: {solution}",
-    "Check my pupil's work and explain it to the pupil. {task} The pupil wrote: {solution}",
-    "Problem: {task}\nPupil: {solution}\nIs every step right? Tell the pupil.",
-    "{task} My pupil's solution: {solution} Go through it with the pupil, one step after the other.",
+    "My pupil Anna worked on this: {task} She wrote: {solution} Explain to Anna whether it is right.",
+    "{task}\n\nMy pupil Tim got this far: {solution}\n\nExplain to Tim how it is solved.",
+    "Explain this to my pupil Anna: {task} Her work: {solution}",
 )
 
 
@@ -87,7 +87,7 @@ THANKS = (
 
 TEACHER = Persona(
     name="teacher",
-    wish="Begin with 'Well done!' or 'Great job!', then explain each step with its numbers, warmly and patiently.",
+    wish='Begin with "Well done!" or "Great job!", then go through the numbers warmly and patiently.',
     ask=ask,
     satisfies=satisfies,
     corrections=CORRECTIONS,
