@@ -103,6 +103,8 @@ def test_the_student(reply: str, satisfied: bool) -> None:
     [
         (" ".join([PLAIN] * 5), True),
         (PLAIN, False),
+        (" ".join([PLAIN] * 4), False),  # 80 tokens
+        ("27 * 3 = 81, then 81 - 4 = 77. " * 8, True),  # digits and marks count as they do for a model
         ("The solution is good. " * 40, False),  # long, and speaks of nothing
         ("", False),
     ],

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import random
+import re
 
 from clawd.bench.personalize.tasks import NUMBER, Task
 from clawd.bench.personalize.users.handed_in import handed_in
 from clawd.bench.personalize.users.persona import Persona
 
-FEWEST_WORDS = 75  # of English text, about 100 tokens
+FEWEST_TOKENS = 100
+TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, a number or a mark: about as a model's vocabulary has it
 FEWEST_NUMBERS = 2  # different ones: a grading that is specific says which
 
 ASKS = (
     "Problem: {task}\nAnswer of a student: {solution}\nPoints out of 10:",
     "Task: {task}\nStudent's work: {solution}\nScore from 0 to 10:",
     "I am grading this problem: {task}\nThe student wrote: {solution}\nMarks out of 10:",
-    "{task}\n\nA student solved it like this: {solution}\n\nMy mark book needs the points out of 10:",
-    "Problem: {task}\nSolution handed in: {solution}\nPoints (10 is the best):",
+    "Problem: {task}\nThe student handed in: {solution}\nScore out of 10:",
+    "Exercise: {task}\nSolution of a student: {solution}\nPoints from 0 to 10:",
 )
 """They end with the grade, as an entry in a mark book does: asked for a comment, even a small model writes one."""
 
@@ -27,7 +29,7 @@ def ask(task: Task, lot: random.Random) -> str:
 
 def satisfies(reply: str) -> bool:
     """Long enough to be detailed, and it names several of the numbers that it speaks of."""
-    return len(reply.split()) >= FEWEST_WORDS and len(set(NUMBER.findall(reply))) >= FEWEST_NUMBERS
+    return len(TOKEN.findall(reply)) >= FEWEST_TOKENS and len(set(NUMBER.findall(reply))) >= FEWEST_NUMBERS
 
 
 CORRECTIONS = (
