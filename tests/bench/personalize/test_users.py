@@ -141,7 +141,7 @@ def test_a_reply_that_is_not_about_the_task_pleases_nobody() -> None:
     assert mood_of(teacher, TASK, "") == "lost"
 
 
-def test_a_bare_verdict_is_an_answer_to_whom_asks_for_one() -> None:
+def test_a_bare_verdict_is_an_answer_to_one_who_asks_for_it() -> None:
     for user, mood in (("ta", "corrects"), ("teacher", "corrects"), ("student", "lost")):
         assert mood_of(PERSONAS[user], TASK, "The grade is B.") == mood
         assert mood_of(PERSONAS[user], TASK, "I can't help with that, sorry.") == "lost"
