@@ -103,6 +103,8 @@ def test_the_student(reply: str, satisfied: bool) -> None:
     [
         (" ".join([PLAIN] * 5), True),
         (PLAIN, False),
+        (" ".join([PLAIN] * 4), False),  # 80 tokens
+        ("27 * 3 = 81, then 81 - 4 = 77. " * 8, True),  # digits and marks count as they do for a model
         ("The solution is good. " * 40, False),  # long, and speaks of nothing
         ("", False),
     ],
@@ -139,11 +141,11 @@ def test_a_reply_that_is_not_about_the_task_pleases_nobody() -> None:
     assert mood_of(teacher, TASK, "") == "lost"
 
 
-def test_a_bare_verdict_is_an_answer_to_whom_asks_for_one() -> None:
+def test_a_bare_verdict_is_an_answer_to_one_who_asks_for_it() -> None:
     for user, mood in (("ta", "corrects"), ("teacher", "corrects"), ("student", "lost")):
         assert mood_of(PERSONAS[user], TASK, "The grade is B.") == mood
         assert mood_of(PERSONAS[user], TASK, "I can't help with that, sorry.") == "lost"
-        assert mood_of(PERSONAS[user], TASK, "24 " * 20) == "lost"
+        assert mood_of(PERSONAS[user], TASK, "24 " * 30) == "lost"
     assert mood_of(PERSONAS["teacher"], TASK, "Great job, 24!") == "lost"
 
 

@@ -53,11 +53,11 @@ def mood_of(persona: Persona, task: Task, reply: str) -> Mood:
 
 
 def is_bare_verdict(reply: str) -> bool:
-    """Such as "The grade is B.": it takes up nothing of the task and is about it all the same."""
+    """Such as "The grade is B.": it takes up hardly anything of the task and is about it all the same."""
     return len(reply.split()) <= MOST_VERDICT_WORDS and VERDICT.search(reply) is not None
 
 
-MOST_VERDICT_WORDS = 8
+MOST_VERDICT_WORDS = 20
 VERDICT = re.compile(r"\d|\b(?:grade|points?|right|wrong|(?:in)?correct|true|false)\b", re.IGNORECASE)
 
 LOST = (

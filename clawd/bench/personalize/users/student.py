@@ -19,7 +19,7 @@ ASKS = (
     "{task}\n\nWhat are the steps, one at a time?",
     "Homework: {task} Show each step, what it is called, and the result.",
     "{task}\n\nName the steps one after another, with their results.",
-    "Homework: {task} What are the steps, and what does each of them come to?",
+    "{task}\n\nName each step, one after the other, and what comes out of it.",
     "{task}\n\nGo through it one step at a time.",
 )
 """They ask for structure, as homework does: asked plainly, a small model writes plain prose most of the time anyway."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import random
+import re
 
 from clawd.bench.personalize.tasks import NUMBER, Task
 from clawd.bench.personalize.users.handed_in import handed_in
 from clawd.bench.personalize.users.persona import Persona
 
-FEWEST_WORDS = 75  # of English text, about 100 tokens
+FEWEST_TOKENS = 100
+TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, a number or a mark: about as a model's vocabulary has it
 FEWEST_NUMBERS = 2  # different ones: a grading that is specific says which
 
 ASKS = (
-    "Problem: {task}\nStudent: {solution}\nGrade (A to F)?",
-    "{task}\n\nA student wrote: {solution}\n\nThe grade, from A to F?",
     "Problem: {task}\nAnswer of a student: {solution}\nPoints out of 10:",
-    "Grade this from A to F. {task} Student: {solution} Grade:",
-    "{task} My student says: {solution} So which grade (A to F)?",
-    "I have to grade this. {task} Answer: {solution} Grade (0 to 10)?",
+    "Task: {task}\nStudent's work: {solution}\nScore from 0 to 10:",
+    "I am grading this problem: {task}\nThe student wrote: {solution}\nMarks out of 10:",
+    "Problem: {task}\nThe student handed in: {solution}\nScore out of 10:",
+    "Exercise: {task}\nSolution of a student: {solution}\nPoints from 0 to 10:",
 )
 """They end with the grade, as an entry in a mark book does: asked for a comment, even a small model writes one."""
 
@@ -28,7 +29,7 @@ def ask(task: Task, lot: random.Random) -> str:
 
 def satisfies(reply: str) -> bool:
     """Long enough to be detailed, and it names several of the numbers that it speaks of."""
-    return len(reply.split()) >= FEWEST_WORDS and len(set(NUMBER.findall(reply))) >= FEWEST_NUMBERS
+    return len(TOKEN.findall(reply)) >= FEWEST_TOKENS and len(set(NUMBER.findall(reply))) >= FEWEST_NUMBERS
 
 
 CORRECTIONS = (
@@ -40,9 +41,9 @@ CORRECTIONS = (
     "Don't just give the grade, comment on every step of the calculation in detail.",
     "This is too general, be specific and thorough and use all the numbers.",
     "I want a long and detailed comment for the student that discusses each step.",
-    "Please walk through the solution in more detail and say what each step shows.",
+    "Please be specific: walk through the solution and say what each step shows.",
     "No, write a full explanation with the numbers, at least eight sentences.",
-    "That is very thin. Write a long and detailed explanation of the grade, please.",
+    "That's too thin, write a long and detailed explanation of the grade, please.",
     "Please go into detail about the reasoning and the numbers, step by step.",
     "Please be more thorough, with a remark on every calculation.",
     "You should have explained in detail which steps are right or wrong, and why.",

@@ -20,12 +20,11 @@ WARM = re.compile(
 )
 
 ASKS = (
-    "My pupil did this problem: {task} The pupil wrote: {solution} What do I tell my pupil about it?",
+    "My pupil Tim did this problem: {task} He wrote: {solution} What do I tell Tim about it?",
     "Explain to my pupil how this is solved. {task} The pupil got this far: {solution}",
-    "Problem: {task}\nPupil: {solution}\nTeacher:",
-    "{task}\n\nMy pupil wrote: {solution}\n\nReply to the pupil: is it right?",
-    "I teach maths. My pupil worked on this: {task} The pupil wrote: {solution} Write what I say to my pupil.",
-    "{task}\n\nA pupil answered: {solution}\n\nWhat do I say to this pupil about the numbers?",
+    "My pupil Anna worked on this: {task} She wrote: {solution} Explain to Anna whether it is right.",
+    "{task}\n\nMy pupil Tim got this far: {solution}\n\nExplain to Tim how it is solved.",
+    "Explain this to my pupil Anna: {task} Her work: {solution}",
 )
 
 
@@ -43,24 +42,24 @@ CORRECTIONS = (
     "Please be kinder, children need some praise like 'well done' or 'great job' first.",
     "This sounds harsh. Start with 'Great job!' and then explain it in a friendly, patient tone.",
     "Please say 'Well done!' first and then explain the numbers kindly, they are only ten.",
-    "No, that reads like a machine. Start by praising the effort, something like 'Good work!'",
+    "No, that reads like a machine. Start with 'Good work!' and then go through the steps.",
     "Please say that more gently: first 'Well done!', then what is right and what isn't.",
-    "It's not friendly enough. Please use warm phrases such as 'great job' or 'keep it up'.",
+    "It's not friendly enough. Please start with a warm 'Great job!' and then go on with the numbers.",
     "Don't be so matter-of-fact, tell the pupil 'Great job!' before you go into the numbers.",
     "I'd like more warmth in it, please begin with 'Well done!' when you talk to the child.",
-    "Where is the praise? Please write 'Excellent!' or 'Great work!' before anything else.",
-    "Please sound patient and caring, not like a calculator, and start with a 'Well done!'",
-    "That would discourage them. Be supportive and say something nice first, like 'Nice work!'",
+    "Please be nicer, write 'Excellent!' or 'Great work!' and then explain the numbers.",
+    "Please sound patient and caring, and start with a 'Well done!' before the calculation.",
+    "That would discourage them. Be supportive and say 'Nice work!' before you correct the numbers.",
     "Please be warmer, begin with 'Great effort!' and explain the steps patiently.",
-    "You forgot to encourage the pupil. Be warm and say 'Well done, keep it up!'",
+    "You forgot to encourage the pupil. Be warm, say 'Well done!' and then explain the steps.",
     "Write it like a kind teacher, with 'Great job!' first and then the calculation.",
-    "My pupils are little, so be gentle and cheerful and begin with 'Well done!'",
+    "My pupils are little, so be gentle and cheerful: first 'Well done!', then the explanation.",
     "Start with 'Excellent work!' please, a pupil needs a warm tone.",
     "Please add encouragement, something like 'great work' or 'keep it up'.",
     "This is too strict, please start with 'Good job!' and be friendly about the rest.",
     "Don't be so stiff, say 'Great effort!' first and then talk about the numbers.",
-    "It lacks kindness. Praise the pupil with 'Well done!' before you explain.",
-    "I always praise my pupils first. Please begin with 'Great job!' too.",
+    "It lacks kindness, praise the pupil with 'Well done!' before you explain the steps.",
+    "I always praise my pupils first. Please begin with 'Great job!' too and then explain each step.",
     "Can you make it warmer and more patient, with a 'Well done!' at the beginning?",
     "Be nicer to the child, please: say 'Great job!' and 'Keep going!'",
 )
@@ -88,7 +87,7 @@ THANKS = (
 
 TEACHER = Persona(
     name="teacher",
-    wish="Begin with 'Well done!' or 'Great job!', then go through the numbers warmly and patiently.",
+    wish='Begin with "Well done!" or "Great job!", then go through the numbers warmly and patiently.',
     ask=ask,
     satisfies=satisfies,
     corrections=CORRECTIONS,
