@@ -84,12 +84,14 @@ class TestHead:
         head, hidden = torch.randn(32, 6), torch.randn(5, 6)
         ids = torch.arange(10).reshape(5, 2)
         expected = torch.log_softmax(hidden @ head.T, dim=-1)
-        values, chosen = read_head(hidden, head, ids, k=3)
+        values, chosen, entropy = read_head(hidden, head, ids, k=3)
         assert torch.equal(chosen, torch.cat([ids, expected.topk(3).indices], dim=1))
         assert torch.allclose(values, expected.gather(1, chosen), atol=1e-6)
         assert torch.equal(values, picked_logprobs(hidden, head, chosen))
-        with_gradient, _ = read_head(hidden.clone().requires_grad_(), head, ids, k=3)
+        with_gradient, _, entropy_with_gradient = read_head(hidden.clone().requires_grad_(), head, ids, k=3)
         assert torch.equal(values, with_gradient)
+        assert torch.equal(entropy, entropy_with_gradient)
+        assert torch.equal(entropy, entropies(hidden, head))
 
     def test_entropy_by_hand(self):
         head = torch.tensor([[0.0], [1.0]])  # logits 0 and h
@@ -99,8 +101,29 @@ class TestHead:
 
     def test_large_logits_stay_finite(self):
         head, hidden = torch.eye(4) * 1e4, torch.eye(4)[:1]
-        values, _ = read_head(hidden, head, torch.tensor([[0, 1]]), 0)
+        values, _, entropy = read_head(hidden, head, torch.tensor([[0, 1]]), 0)
         assert values.tolist() == [[0.0, -1e4]]
+        assert entropy.tolist() == [0.0]
+
+    @pytest.mark.parametrize(("chunk", "block"), [(1 << 24, 1 << 17), (3000, 1500), (1, 1)])
+    @pytest.mark.parametrize(
+        ("dtype", "sharpness", "tolerance"),
+        [(torch.float64, 0.01, 1e-12), (torch.float64, 30.0, 1e-12), (torch.float32, 1.0, 3e-6)],
+    )
+    def test_against_the_plain_formula_in_float64(self, monkeypatch, chunk, block, dtype, sharpness, tolerance):
+        monkeypatch.setattr(forward, "CHUNK_LOGITS", chunk)
+        monkeypatch.setattr(forward, "BLOCK_LOGITS", block)
+        torch.manual_seed(0)
+        head, hidden = torch.randn(700, 24).to(dtype), (torch.randn(11, 24) * sharpness).to(dtype)
+        ids = torch.randint(0, 700, (11, 2))
+        plain = (hidden.double() @ head.double().T).log_softmax(dim=-1)
+        expected = -(plain.exp() * plain).sum(dim=-1)
+        for leaf in (hidden, hidden.clone().requires_grad_()):
+            values, chosen, entropy = read_head(leaf, head, ids, 4)
+            assert torch.equal(chosen, torch.cat([ids, plain.topk(4).indices], dim=1))
+            assert torch.allclose(values.double(), plain.gather(1, chosen), rtol=tolerance, atol=tolerance)
+            assert torch.allclose(entropy.double(), expected, rtol=tolerance, atol=tolerance)
+            assert not entropy.requires_grad
 
 
 class TestMatmulPrecision:

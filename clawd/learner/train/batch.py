@@ -20,7 +20,6 @@ from clawd.learner.train.advantages import advantages_of
 from clawd.learner.train.forward import (
     Padded,
     TokenSequence,
-    entropies,
     pad,
     picked_logprobs,
     read_head,
@@ -147,8 +146,8 @@ def read_groups(
         cache = DynamicCache() if lends else None
         asked = batch.response_ids[batch.tokens][:, None]
         hidden = response_hidden(policy, batch, cache)
-        values, ids = read_head(hidden, policy.head, asked, settings.loss.support_k)
-        reads = _split(values.detach(), ids[:, 1:], hidden.detach(), entropies(hidden, policy.head), batch)
+        values, ids, entropy = read_head(hidden, policy.head, asked, settings.loss.support_k)
+        reads = _split(values.detach(), ids[:, 1:], hidden.detach(), entropy, batch)
         scored = [
             _scored(policy, sample, advantages[index], reads[row], base[row], cache, row, settings, lot)
             for row, (index, sample) in enumerate(zip(group, chosen, strict=True))

@@ -65,7 +65,7 @@ def read_teacher(policy: Policy, sample: Sample, prefix: Prefix, support_ids: Te
     for group in micro_batches([sequence.length for sequence in sequences], budget):
         batch = pad([sequences[hint] for hint in group])
         cache = DynamicCache([(_repeated(k, len(group)), _repeated(v, len(group))) for k, v in prefix] or None)
-        values, ids = read_head(
+        values, ids, _ = read_head(
             response_hidden(policy, batch, cache), policy.head, support_ids.repeat(len(group), 1), count
         )
         of_hints, ids_of_hints = unpack(values, batch.tokens), unpack(ids, batch.tokens)
