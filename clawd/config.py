@@ -250,6 +250,10 @@ class LearnSettings(Section):
     """Threads of the update; none: half of the physical cores, so that answers stay even."""
     nice: Annotated[int, Field(ge=0, le=19)] = 10
     """Niceness of the update process; at 19 it starves on a machine that is never idle."""
+    pause_when_busy: bool = True
+    """Let an update stand still while a person is being answered; judging and benchmarks don't count."""
+    max_pause_s: Annotated[float, Field(gt=0)] = 300.0
+    """With `pause_when_busy`: seconds that one update pauses in all; then it goes on beside people."""
     seed: int = 0
     """Seed of a new adapter's first weights."""
     max_rollout_mismatch: Annotated[float, Field(gt=0)] | None = 0.5
@@ -272,7 +276,7 @@ class LearnSettings(Section):
     min_effect_kl: Annotated[float, Field(ge=0)] = 1e-7
     """Smallest mean KL per token between adapter on and off; below it the adapter is without effect and refused."""
     timeout_s: Annotated[float, Field(gt=0)] = 3600.0
-    """Longest time of one update."""
+    """Longest time of one update, its pauses not counted."""
     attempts: Annotated[int, Field(ge=1)] = 3
     """Failed updates with the same samples before those are quarantined."""
     lora: LoraSettings = LoraSettings()

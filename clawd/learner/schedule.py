@@ -230,7 +230,8 @@ class Updates:
         deps = self._deps
         ended = current.handle.poll()
         if ended is None:
-            if deps.clock() - current.started_at <= deps.settings.timeout_s:
+            pauses_s = deps.settings.max_pause_s if deps.settings.pause_when_busy else 0.0
+            if deps.clock() - current.started_at <= deps.settings.timeout_s + pauses_s:
                 return
             current.handle.cancel()
             ended = f"cancelled after {deps.settings.timeout_s:g} s (learn.timeout_s)"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from clawd import lifeline
 from clawd.config import LearnSettings
+from clawd.presence import VARIABLE
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +56,14 @@ class LocalBackend:
         settings: LearnSettings,
         command: Sequence[str] = COMMAND,
         prepare_command: Sequence[str] = PREPARE_COMMAND,
+        presence: Path | None = None,
     ) -> None:
-        """`command` gets the job folder as its last argument; the output of both commands goes to `log_file`."""
+        """`command` gets the job folder as its last argument; the output of both commands goes to `log_file`.
+
+        `presence`: the pipe by which updates know that people are being answered; none: they don't.
+        """
+        told = {} if presence is None else {VARIABLE: str(presence)}
+        self._environment = {"PYTHONUNBUFFERED": "1", **told}
         self._log_file = log_file
         self._nice = settings.nice
         self._dtype = settings.dtype
@@ -87,7 +94,7 @@ class LocalBackend:
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,
-                env=lifeline.environment({"PYTHONUNBUFFERED": "1"}),
+                env=lifeline.environment(self._environment),
             )
         finally:
             os.close(descriptor)

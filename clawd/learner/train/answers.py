@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from clawd import lifeline
 from clawd.errors import UpdateFailed
 from clawd.learner.job import ADAPTER_GGUF, Job
+from clawd.learner.train.courtesy import Courtesy
 from clawd.learner.train.probe import Answer, Answers, Asked, Question
 
 TIMEOUT_S = 600.0
@@ -33,7 +34,7 @@ class Given:
     own: list[Answer] = field(default_factory=list)
 
 
-def ask_all(job: Job, adapter: Path, threads: int) -> dict[str, Given]:
+def ask_all(job: Job, adapter: Path, threads: int, courtesy: Courtesy) -> dict[str, Given]:
     """The answers of `candidate`, `base` and, where there is a parent, `active` (own messages only).
 
     Raises: UpdateFailed: llama.cpp could not be asked.
@@ -48,9 +49,16 @@ def ask_all(job: Job, adapter: Path, threads: int) -> dict[str, Given]:
     found: dict[str, list[Answer]] = {name: [] for name in asked}
     if due:
         question = Question(
-            base=job.base, asked=list(due.values()), most=job.settings.gate.answer_tokens, threads=threads
+            base=job.base,
+            asked=list(due.values()),
+            most=job.settings.gate.answer_tokens,
+            threads=threads,
+            presence=courtesy.pipe,
+            max_pause_s=courtesy.left_s,
         )
-        found |= dict(zip(due, _ask(question).answers, strict=True))
+        answers = _ask(question)
+        courtesy.count(answers.paused_s)
+        found |= dict(zip(due, answers.answers, strict=True))
     if kept is None:
         kept = found["base"][: len(neutral)]
         _keep(job, kept)
@@ -71,7 +79,7 @@ def _ask(question: Question) -> Answers:
             input=question.model_dump_json(),
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=TIMEOUT_S + question.max_pause_s,
             check=True,
             env=lifeline.environment(),
         )

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from clawd.learner.job import Outcome
+from clawd.learner.train.courtesy import Courtesy
 
 
 def emit(event: str, **fields: object) -> None:
@@ -24,12 +25,18 @@ class Course:
     doubt: str | None = None
     needs_word: bool = False
     parent_fault: str | None = None
+    courtesy: Courtesy = field(default_factory=Courtesy)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        began = time.monotonic()
-        yield
-        self.seconds[name] = round(time.monotonic() - began, 3)
+        """Time what is inside, pauses apart."""
+        self.courtesy.give_way()
+        began, paused_s = time.monotonic(), self.courtesy.paused_s
+        try:
+            yield
+        finally:
+            self.metrics["train/paused_s"] = round(self.courtesy.paused_s, 3)
+        self.seconds[name] = round(time.monotonic() - began - (self.courtesy.paused_s - paused_s), 3)
         emit("phase", name=name, seconds=self.seconds[name])
 
     def outcome(self, state: str, reason: str | None = None) -> Outcome:

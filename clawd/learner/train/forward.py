@@ -93,10 +93,10 @@ def picked_logprobs(hidden: Tensor, head: Tensor, ids: Tensor) -> Tensor:
 
 
 def read_head(hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probabilities of the asked ids (N, J) and of the k most likely ones, (N, J + K); which those are; the entropy.
+    """Log-probabilities of the asked ids (N, J) and the k likeliest ones, (N, J + K); which those are; entropy (N,).
 
-    The entropy (N,), in nats, is that of the whole distribution. Differentiable in `hidden` (N, H) alone, and so are the
-    log-probabilities alone. The same numbers to the bit whether or not a gradient is wanted.
+    The entropy, in nats, is that of the whole distribution, without gradient. The log-probabilities are differentiable
+    in `hidden` (N, H) alone. The same numbers to the bit whether or not a gradient is wanted.
     """
     values: Tensor
     chosen: Tensor
@@ -156,7 +156,7 @@ def _exponentiate(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     size = max(1, BLOCK_LOGITS // logits.shape[1])
     parts = []
-    for block in logits.split(size):
+    for block in torch.split(logits, size):
         largest = block.amax(dim=-1, keepdim=True)
         weights = block.sub_(largest).exp()
         total = weights.sum(dim=-1, keepdim=True)

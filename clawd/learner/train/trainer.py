@@ -68,6 +68,7 @@ def update(job: Job, samples: list[Sample], aside: Path, course: Course) -> None
     with course.phase("load"):
         parent = None if job.parent is None else read_parent(job.parent, job.base_fingerprint)
         run = Run(job, samples, aside, course, *load(job), parent, Batch([], []))
+    run.policy.before_each_layer(course.courtesy.give_way)
     for name, phase in PHASES:
         with course.phase(name):
             phase(run)
@@ -128,7 +129,7 @@ def validate_result(run: Run) -> None:
 def gate_result(run: Run) -> None:
     """Raises: UpdateRefused: the gate objects, and the settings don't leave that to a person."""
     job, course = run.job, run.course
-    given = ask_all(job, run.aside / ADAPTER_GGUF, torch.get_num_threads())
+    given = ask_all(job, run.aside / ADAPTER_GGUF, torch.get_num_threads(), course.courtesy)
     figures = gate.measure(run.policy, job, given, run.batch.held_back)
     course.metrics |= {f"gate/{name}": value for name, value in figures.items()}
     serving = gate.objections(figures, job.settings.gate, "active")
