@@ -5,31 +5,44 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import torch
 
 from clawd.config import LearnSettings
 from clawd.errors import UpdateRefused
 from clawd.learner.job import MANIFEST_FILE, RESULT_FOLDER, Manifest, Outcome
-from clawd.learner.train.batch import sequence_of
 from clawd.learner.train.course import Course
-from clawd.learner.train.courtesy import Courtesy
-from clawd.learner.train.forward import micro_batches
-from clawd.learner.train.probe import Asked, Question, answer
-from clawd.learner.train.steps import Batch, accumulate, score_and_begin
+from clawd.learner.train.courtesy import SIGNAL, Courtesy
 from clawd.learner.train.update import run
 from clawd.presence import VARIABLE, Presence
 from tests.learner.test_gate import LENIENT, PROBES
 from tests.learner.test_update import SETTINGS
-from tests.learner.test_update_forward import make_policy
-from tests.learner.tiny_base import make_sample, mixed_samples, write_job
+from tests.learner.tiny_base import make_sample, write_job
 from tests.test_presence import HOLDS
 
 PATIENCE_S = 60.0
+WAITS = """
+import os, pathlib, sys, time
+from clawd.lifeline import die_with_parent
+die_with_parent()
+folder = pathlib.Path(sys.argv[1])
+(folder / "aside").write_text(str(os.getpid()))
+(folder / "aside").rename(folder / "pid")
+while not (folder / "go").exists():
+    time.sleep(0.01)
+print(sys.stdin.read(), end="")
+"""
+ASKS = """
+import pathlib, sys
+from clawd.learner.train.courtesy import Courtesy
+courtesy = Courtesy(pathlib.Path(sys.argv[1]), 60.0)
+with courtesy.watching():
+    courtesy.run([sys.executable, "-c", *sys.argv[2:]], 60.0)
+"""
 GATED = LearnSettings.model_validate(SETTINGS.model_dump() | {"gate": {"answer_tokens": 16, **LENIENT}})
 
 
@@ -66,6 +79,26 @@ def coming_and_going(pipe: Path) -> Iterator[None]:
     presence.close()
 
 
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come to pass"
+        time.sleep(0.01)
+
+
+def wait_for_text(path: Path) -> str:
+    until(path.exists)
+    return path.read_text()
+
+
+def state_of(pid: int) -> str | None:
+    """As Linux tells it: T stopped, Z ended; none: it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
 class TestPauses:
     def test_nobody_is_waited_for_who_is_not_there(self, pipe):
         for courtesy in (Courtesy(), Courtesy(pipe, 60.0)):
@@ -81,14 +114,6 @@ class TestPauses:
             paused_s = courtesy.paused_s
             courtesy.give_way()
             assert courtesy.paused_s == paused_s
-
-    def test_what_another_process_paused_counts(self, pipe):
-        courtesy = Courtesy(pipe, 10.0)
-        courtesy.count(9.75)
-        assert courtesy.left_s == 0.25
-        with present(pipe):
-            courtesy.give_way()
-        assert courtesy.left_s == 0
 
     def test_a_server_that_was_killed_is_not_waited_for(self, pipe):
         process = subprocess.Popen([sys.executable, "-c", HOLDS, str(pipe)], stdout=subprocess.PIPE)
@@ -116,27 +141,64 @@ class TestPauses:
         assert Courtesy.of(LearnSettings(pause_when_busy=False)).left_s == 0
 
 
-class TestBlocks:
-    def gradient(self, policy) -> dict[str, torch.Tensor]:
-        samples = mixed_samples()
-        groups = micro_batches([sequence_of(sample).length for sample in samples], 64)
-        scored, _ = score_and_begin(policy, samples, groups, SETTINGS)
-        accumulate(policy, Batch(scored, groups), SETTINGS)
-        return {name: weight.grad.clone() for name, weight in policy.trainable().items()}
+class TestWatching:
+    def test_whatever_is_done_meanwhile_is_paused(self, pipe):
+        courtesy = Courtesy(pipe, PATIENCE_S)
+        before = signal.getsignal(SIGNAL)
+        with coming_and_going(pipe), courtesy.watching():
+            until(lambda: courtesy.paused_s > 0.2)  # in the middle of this loop
+        assert signal.getsignal(SIGNAL) == before
+        assert not any(thread.name == "courtesy" for thread in threading.enumerate())
+        paused_s = courtesy.paused_s
+        with present(pipe):
+            sum(range(10**6))
+        assert courtesy.paused_s == paused_s
 
-    def test_each_is_a_place_to_pause_forward_and_backward_and_no_number_changes(self, tmp_path):
-        policy = make_policy(tmp_path)
-        expected = self.gradient(policy)
-        calls: list[None] = []
-        policy.before_each_layer(lambda: calls.append(None))
-        with torch.no_grad():
-            policy.hidden(torch.arange(1, 9)[None])
-        assert len(calls) == 2  # blocks
-        calls.clear()
-        policy.hidden(torch.arange(1, 9)[None]).sum().backward()
-        assert len(calls) == 3  # what goes into the first block is the frozen base's
-        found = self.gradient(policy)
-        assert all(torch.equal(found[name], expected[name]) for name in expected)
+    def test_nobody_is_waited_for_any_more_when_the_pauses_are_used_up(self, pipe):
+        courtesy = Courtesy(pipe, 0.2)
+        with present(pipe), courtesy.watching():
+            until(lambda: courtesy.left_s == 0)
+            until(lambda: not any(thread.name == "courtesy" for thread in threading.enumerate()))
+        assert courtesy.paused_s >= 0.2
+
+    def test_a_child_process_stands_still_too(self, pipe, tmp_path):
+        courtesy, states = Courtesy(pipe, PATIENCE_S), []
+
+        def observe() -> None:
+            pid = int(wait_for_text(tmp_path / "pid"))
+            with present(pipe):
+                until(lambda: state_of(pid) == "T")
+                (tmp_path / "go").touch()
+                time.sleep(0.2)  # it would end now
+                states.append(state_of(pid))
+
+        thread = threading.Thread(target=observe)
+        thread.start()
+        with courtesy.watching():
+            printed = courtesy.run([sys.executable, "-c", WAITS, str(tmp_path)], PATIENCE_S, "asked")
+        thread.join()
+        assert (printed, states) == ("asked", ["T"])
+
+    def test_a_child_that_fails_or_takes_too_long(self):
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            Courtesy().run([sys.executable, "-c", "raise SystemExit('why')"], PATIENCE_S)
+        assert (failed.value.returncode, failed.value.stderr) == (1, "why\n")
+        with pytest.raises(subprocess.TimeoutExpired):
+            Courtesy().run([sys.executable, "-c", "import time; time.sleep(600)"], 0.2)
+
+    def test_a_child_that_stands_still_ends_with_its_parent(self, pipe, tmp_path):
+        command = [sys.executable, "-c", ASKS, str(pipe), WAITS, str(tmp_path)]
+        parent = subprocess.Popen(command)
+        try:
+            pid = int(wait_for_text(tmp_path / "pid"))
+            with present(pipe):
+                until(lambda: state_of(pid) == "T")
+                parent.kill()
+                parent.wait()
+                until(lambda: state_of(pid) in (None, "Z"))
+        finally:
+            parent.kill()
+            parent.wait()
 
 
 @pytest.fixture
@@ -184,23 +246,13 @@ class TestUpdate:
 
 
 def test_a_pause_is_in_no_phase_and_told_of_a_failed_one_too(pipe):
-    course = Course(courtesy=Courtesy(pipe, 2.0))
-    with present(pipe), pytest.raises(UpdateRefused), course.phase("load"), course.phase("score"):
-        course.courtesy.count(0.5)  # as a process does that answers for the gate
-        raise UpdateRefused("no signal")
-    assert course.outcome("refused").metrics["train/paused_s"] >= 2.0
-    assert course.seconds == {}
     course = Course(courtesy=Courtesy(pipe, 1.0))
     with course.phase("score"), present(pipe):
         course.courtesy.give_way()
     assert course.seconds["score"] < course.courtesy.paused_s
-
-
-def test_the_gates_answers_are_given_between_those_to_people(tiny_model, pipe):
-    question = Question(base=tiny_model, asked=[Asked(adapter=None, prompts=PROBES.neutral)], most=16, threads=1)
-    plain = answer(question)
-    assert plain.paused_s == 0
-    with present(pipe):
-        paused = answer(question.model_copy(update={"presence": pipe, "max_pause_s": 0.2}))
-    assert paused.paused_s >= 0.2
-    assert paused.answers == plain.answers
+    course = Course(courtesy=Courtesy(pipe, 0.2))
+    with present(pipe), pytest.raises(UpdateRefused), course.phase("score"):
+        course.courtesy.give_way()
+        raise UpdateRefused("no signal")
+    assert course.seconds == {}
+    assert course.outcome("refused").metrics["train/paused_s"] >= 0.2

@@ -17,6 +17,7 @@ from clawd.learner.job import HintPrompt
 from clawd.learner.train import forward
 from clawd.learner.train.base import load_base, matmul_precision, training_dtype
 from clawd.learner.train.batch import loss_inputs, score, sequence_of
+from clawd.learner.train.courtesy import Courtesy
 from clawd.learner.train.forward import TokenSequence, entropies, micro_batches, pad, picked_logprobs, read_head, unpack
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.steps import Batch, accumulate, score_and_begin
@@ -328,7 +329,7 @@ class TestAgreement:
         pairs = dict(policy.pairs())
         names = base.tensor_names(pairs)
         write_adapter_file(adapter, base, {names[m]: pair for m, pair in pairs.items()}, policy.alpha)
-        answer = validate(adapter, gguf, base, policy, mixed_samples(), SETTINGS)
+        answer = validate(adapter, gguf, base, policy, mixed_samples(), SETTINGS, Courtesy())
         assert answer["validate/base_mismatch_kl"] < 1e-5
         assert answer["validate/mismatch_kl"] < 1e-4
         assert answer["validate/effect_kl"] > 0.05
@@ -344,7 +345,7 @@ class TestAgreement:
         from clawd.errors import UpdateFailed
 
         with pytest.raises(UpdateFailed, match=r"llama\.cpp can't load"):
-            ask_llama(tmp_path / "q.npz", tmp_path / "bad.gguf", tmp_path / "bad.gguf")
+            ask_llama(tmp_path / "q.npz", tmp_path / "bad.gguf", tmp_path / "bad.gguf", Courtesy())
 
 
 def swapped_kl(folder, policy, base, other, gguf) -> float:
@@ -368,7 +369,7 @@ def swapped_kl(folder, policy, base, other, gguf) -> float:
     write_adapter_file(path, base, pairs, policy.alpha)
     strict = SETTINGS.model_copy(update={"max_mismatch_kl": 1e6})
     try:
-        return validate(path, gguf, base, policy, mixed_samples(), strict)["validate/mismatch_kl"]
+        return validate(path, gguf, base, policy, mixed_samples(), strict, Courtesy())["validate/mismatch_kl"]
     except UpdateRefused:
         return float("inf")
 
@@ -420,7 +421,7 @@ def test_made_ahead_it_is_found_and_what_a_killed_process_left_goes(tmp_path):
     (cache / f".{name}.4711").mkdir()
     (cache / f".{name}.4711" / "model.safetensors").write_bytes(b"half")
 
-    command = [sys.executable, "-m", "clawd.learner.train.prepare", str(gguf), FINGERPRINT, str(cache), "float32"]
+    command = [sys.executable, "-m", "clawd.learner.train.prepare", str(gguf), FINGERPRINT, str(cache), "float32", "60"]
     subprocess.run(command, check=True)
 
     assert sorted(path.name for path in cache.iterdir()) == [f".{name}.lock", name]

@@ -60,13 +60,14 @@ class LocalBackend:
     ) -> None:
         """`command` gets the job folder as its last argument; the output of both commands goes to `log_file`.
 
-        `presence`: the pipe by which updates know that people are being answered; none: they don't.
+        `presence`: the pipe by which both know that people are being answered; none: they don't.
         """
-        told = {} if presence is None else {VARIABLE: str(presence)}
+        told = {} if presence is None or not settings.pause_when_busy else {VARIABLE: str(presence)}
         self._environment = {"PYTHONUNBUFFERED": "1", **told}
         self._log_file = log_file
         self._nice = settings.nice
         self._dtype = settings.dtype
+        self._max_pause_s = settings.max_pause_s
         self._command = tuple(command)
         self._prepare_command = tuple(prepare_command)
         self._preparing: subprocess.Popen[bytes] | None = None  # kept, so that its end is noticed and it is no zombie
@@ -79,7 +80,8 @@ class LocalBackend:
 
     def prepare(self, base: Path, fingerprint: str, cache: Path) -> None:
         try:
-            self._preparing = self._run([*self._prepare_command, str(base), fingerprint, str(cache), self._dtype])
+            what = (str(base), fingerprint, str(cache), self._dtype, str(self._max_pause_s))
+            self._preparing = self._run([*self._prepare_command, *what])
         except OSError as error:
             log.warning("the dense base is not made ahead: %s", error)
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from clawd import lifeline
 from clawd.errors import UpdateFailed
 from clawd.learner.job import ADAPTER_GGUF, Job
 from clawd.learner.train.courtesy import Courtesy
@@ -49,16 +48,9 @@ def ask_all(job: Job, adapter: Path, threads: int, courtesy: Courtesy) -> dict[s
     found: dict[str, list[Answer]] = {name: [] for name in asked}
     if due:
         question = Question(
-            base=job.base,
-            asked=list(due.values()),
-            most=job.settings.gate.answer_tokens,
-            threads=threads,
-            presence=courtesy.pipe,
-            max_pause_s=courtesy.left_s,
+            base=job.base, asked=list(due.values()), most=job.settings.gate.answer_tokens, threads=threads
         )
-        answers = _ask(question)
-        courtesy.count(answers.paused_s)
-        found |= dict(zip(due, answers.answers, strict=True))
+        found |= dict(zip(due, _ask(question, courtesy).answers, strict=True))
     if kept is None:
         kept = found["base"][: len(neutral)]
         _keep(job, kept)
@@ -71,19 +63,10 @@ def ask_all(job: Job, adapter: Path, threads: int, courtesy: Courtesy) -> dict[s
     return given | ({"active": Given([], found["active"])} if "active" in asked else {})
 
 
-def _ask(question: Question) -> Answers:
+def _ask(question: Question, courtesy: Courtesy) -> Answers:
     command = [sys.executable, "-m", "clawd.learner.train.probe"]
     try:
-        done = subprocess.run(
-            command,
-            input=question.model_dump_json(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S + question.max_pause_s,
-            check=True,
-            env=lifeline.environment(),
-        )
-        return Answers.model_validate_json(done.stdout)
+        return Answers.model_validate_json(courtesy.run(command, TIMEOUT_S, question.model_dump_json()))
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip().splitlines() or ["no message"])[-1]
         raise UpdateFailed(

@@ -30,7 +30,6 @@ class Course:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Time what is inside, pauses apart."""
-        self.courtesy.give_way()
         began, paused_s = time.monotonic(), self.courtesy.paused_s
         try:
             yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -63,23 +63,6 @@ class Policy:
         output = model(inputs_embeds=model.embed_tokens(input_ids).float(), cache=cache, use_cache=False)
         hidden: Tensor = output.last_hidden_state
         return hidden
-
-    def before_each_layer(self, call: Callable[[], None]) -> None:
-        """Have `call` run before each of the blocks computes, and after each has told its input's gradient.
-
-        So whoever must wait for the processor waits for a block, not for a micro-batch. `call` touches no tensor.
-        """
-
-        def before(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-            call()
-            if inputs[0].requires_grad:
-                inputs[0].register_hook(after)
-
-        def after(_: Tensor) -> None:
-            call()
-
-        for block in self.model.get_base_model().model.layers:
-            block.register_forward_pre_hook(before)
 
     def adapter_off(self) -> AbstractContextManager[None]:
         """The bare base for the duration."""

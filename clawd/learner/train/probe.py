@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
-from clawd.learner.train.courtesy import Courtesy
 from clawd.lifeline import die_with_parent
 from clawd.model.llama import llama
 from clawd.model.vocab import Vocabulary, load_model
@@ -34,8 +33,6 @@ class Question(BaseModel):
     asked: list[Asked]
     most: int  # tokens of an answer
     threads: int
-    presence: Path | None = None  # pipe that tells whether people are being answered; none: nobody tells
-    max_pause_s: float = 0.0  # pause while they are, this long in all
 
 
 class Answer(BaseModel):
@@ -46,15 +43,13 @@ class Answer(BaseModel):
 
 class Answers(BaseModel):
     answers: list[list[Answer]]  # as `Question.asked`
-    paused_s: float
 
 
 class Speaker:
     """A loaded model. Released when the process ends."""
 
-    def __init__(self, base: Path, sequences: int, tokens: int, threads: int, courtesy: Courtesy) -> None:
+    def __init__(self, base: Path, sequences: int, tokens: int, threads: int) -> None:
         """`tokens`: of all prompts and answers that are in memory at a time."""
-        self._courtesy = courtesy
         self.model = load_model(base, use_extra_bufts=False, gpu_layers=0)  # as the validation loads it
         self.vocabulary = Vocabulary(self.model, base)
         params = llama.llama_context_default_params()
@@ -111,7 +106,6 @@ class Speaker:
 
     def _decode(self, fed: Sequence[tuple[int, int, int, bool]]) -> list[int]:
         """(token, position, sequence, whether what follows is asked for); the most likely ones that follow."""
-        self._courtesy.give_way()
         batch = llama.llama_batch_init(len(fed), 0, 1)
         batch.n_tokens = len(fed)
         for place, (token, position, sequence, is_asked) in enumerate(fed):
@@ -132,13 +126,12 @@ class Speaker:
 def answer(question: Question) -> Answers:
     most_prompts = max(len(asked.prompts) for asked in question.asked)
     room = max(sum(len(prompt) + question.most for prompt in asked.prompts) for asked in question.asked)
-    courtesy = Courtesy(question.presence, question.max_pause_s)
-    speaker = Speaker(question.base, most_prompts, room, question.threads, courtesy)
+    speaker = Speaker(question.base, most_prompts, room, question.threads)
     given = []
     for asked in question.asked:
         speaker.use(asked.adapter)
         given.append(speaker.answer(asked.prompts, question.most))
-    return Answers(answers=given, paused_s=courtesy.paused_s)
+    return Answers(answers=given)
 
 
 def main() -> int:

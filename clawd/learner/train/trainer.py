@@ -68,7 +68,6 @@ def update(job: Job, samples: list[Sample], aside: Path, course: Course) -> None
     with course.phase("load"):
         parent = None if job.parent is None else read_parent(job.parent, job.base_fingerprint)
         run = Run(job, samples, aside, course, *load(job), parent, Batch([], []))
-    run.policy.before_each_layer(course.courtesy.give_way)
     for name, phase in PHASES:
         with course.phase(name):
             phase(run)
@@ -123,7 +122,9 @@ def write_result(run: Run) -> None:
 
 def validate_result(run: Run) -> None:
     adapter = run.aside / ADAPTER_GGUF
-    run.course.metrics |= validate(adapter, run.job.base, run.base, run.policy, run.kept, run.job.settings)
+    run.course.metrics |= validate(
+        adapter, run.job.base, run.base, run.policy, run.kept, run.job.settings, run.course.courtesy
+    )
 
 
 def gate_result(run: Run) -> None:

@@ -90,12 +90,13 @@ def read_job(folder: Path) -> tuple[Job, list[Sample]]:
 
 
 def compute(job: Job, samples: list[Sample], aside: Path, course: Course) -> None:
-    """Lower the priority, then import what is heavy and train."""
+    """Lower the priority, then import what is heavy and train, standing back for people."""
     be_nice(job.settings.nice)
     course.courtesy = Courtesy.of(job.settings)
-    from clawd.learner.train.trainer import update  # noqa: PLC0415  after the priority and the environment are set
+    with course.courtesy.watching():
+        from clawd.learner.train.trainer import update  # noqa: PLC0415  after the priority and the environment are set
 
-    update(job, samples, aside, course)
+        update(job, samples, aside, course)
 
 
 def write_aside(path: Path, text: str) -> None:
