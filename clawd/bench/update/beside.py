@@ -87,7 +87,7 @@ def _round(model: Path, sizes: Sizes, pauses: bool) -> list[Row]:
         held.callback(user.close)
         held.callback(person.close)
         supply(user, store, adapter, fingerprint(model, daemon.folder.cache), sizes.samples)
-        wait_until(lambda: any(daemon.folder.cache.glob("dense-*")))  # made ahead, beside the first sample
+        wait_until(lambda: any(daemon.folder.cache.glob("dense-*")), 600)  # made ahead, beside the first sample
         read(person, 2)
         idle = read(person, sizes.idle_answers)
         beside, facts = read_beside(person, daemon.folder, store, adapter)
