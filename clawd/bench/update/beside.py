@@ -36,6 +36,7 @@ ANSWER_TOKENS = 64
 REST_S = 1.0
 """Of a person between two answers: shorter than anybody reads, so that an update has little time of its own."""
 LONGEST_UPDATE_S = 1800.0
+TRIES = 3  # answers per sample
 ENDS = ("update.staged", "update.refused", "update.failed")
 HINT = "You should have told it in one short sentence."
 
@@ -98,17 +99,22 @@ def _round(model: Path, sizes: Sizes, pauses: bool) -> list[Row]:
 def supply(user: Client, store: Store, adapter: Adapter, base: str, count: int) -> None:
     """Samples by a person's feedback: praise and rejection in turns, every rejection with a hint.
 
+    An answer that is none makes no sample; another is asked for in its place.
+
     Raises:
-        BenchFailed: the learner made no samples of them.
+        BenchFailed: the learner made too few samples.
     """
-    for number in range(count):
+    made = 0
+    for number in range(TRIES * count):
         body = {"model": user.model, "messages": story(number), "max_tokens": 150, "temperature": 0}
         answer = user.http.post(COMPLETIONS, json=body).raise_for_status().json()
-        verdict = {"score": -1, "hint": HINT} if number % 2 else {"score": 1}
+        verdict = {"score": -1, "hint": HINT} if made % 2 else {"score": 1}
         user.http.post("/clawd/v1/feedback", json={"response_id": answer["id"], **verdict}).raise_for_status()
-    wait_until(lambda: not store.turns.to_judge(1), 60)
-    if (found := store.signals.waiting(adapter.id, base)) != count:
-        raise BenchFailed(f"The learner made {found} samples of {count} answers.")
+        wait_until(lambda: not store.turns.to_judge(1), 60)
+        made = store.signals.waiting(adapter.id, base)
+        if made == count:
+            return
+    raise BenchFailed(f"The learner made {made} samples of {TRIES * count} answers: the model's are too short.")
 
 
 def read(person: Client, answers: int) -> list[Stream]:
