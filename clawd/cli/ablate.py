@@ -35,12 +35,13 @@ def add_to(bench: typer.Typer) -> None:
 def ablate(
     model: Annotated[Path | None, typer.Option(help="GGUF file; by default the embedded one.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Hybrid, GRPO, OPD, and no clip alone.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for what is finished; by default nothing is kept.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """What each part of the loss does on one preference: gain on held-out replies, and what it costs elsewhere.
 
-    Updates of one batch, variant by variant; takes half an hour, with --quick a few minutes. Touches nothing of a
-    running daemon.
+    Updates of one batch, variant by variant; takes half an hour, with --quick a few minutes. With --out, the same
+    command goes on after a stop where it was. Touches nothing of a running daemon.
     """
     from clawd.bench.ablate.run import run  # noqa: PLC0415
 
@@ -50,6 +51,7 @@ def ablate(
         model,
         quick=quick,
         command=command,
+        out=out,
         say=lambda step: progress.print(f"[dim]•[/dim] {step}", highlight=False),
     )
     print_report(report, json_output, _show)

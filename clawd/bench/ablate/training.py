@@ -31,18 +31,17 @@ class Trained:
 
 
 class Trainer:
-    """Trains variants on one batch; all of it happens under `root`."""
+    """Trains variants on one batch; all of it happens under `root`, which goes afterwards, and `cache`."""
 
-    def __init__(self, root: Path, model: Path, fingerprint: str, lessons: Sequence[Lesson], render: Render) -> None:
+    def __init__(
+        self, root: Path, cache: Path, model: Path, fingerprint: str, lessons: Sequence[Lesson], render: Render
+    ) -> None:
         self._root = root
+        self.cache = cache
         self._model = model
         self._fingerprint = fingerprint
         self._lessons = lessons
         self._render = render
-
-    @property
-    def cache(self) -> Path:
-        return self._root / "cache"
 
     def train(self, variant: Variant, seed: int) -> Trained:
         """All updates of the variant in a row; the first one that is refused ends them."""
