@@ -1,8 +1,8 @@
 """Asking what a version has become: its distributions of a reader process, its answers of llama.cpp on the served file.
 
-The reader (`reader.py`) is the trainer's own forward pass in float32. llama.cpp rounds activations to eight bits, which
-alone measures as 0.004 nats of KL beside an adapter that changes nothing: too much to compare small effects by. That
-the served file agrees with the trainer is what each update validates.
+The reader (`reader.py`) is the trainer's own forward pass in float32. llama.cpp rounds activations to eight bits, so
+that an adapter that changes next to nothing already measures as some thousandths of a nat of KL: too much to compare
+small effects by. That the served file agrees with the trainer is what each update validates.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ class Ended:
 
     measured: Measured | None
     refused: str | None
+    failed: bool = False  # not refused by a guard: it could not be computed, and may be another time
 
 
 ENDED = TypeAdapter(Ended)
@@ -53,9 +54,17 @@ class Records:
         """What was kept of this variant and seed, or what `make` finds. Raises BenchFailed."""
         settings = variant.settings(seed).model_dump(mode="json")
         depends = json.dumps([self._model, self._batch, settings, variant.updates], sort_keys=True)
-        return self._kept(f"update-{hashlib.sha256(depends.encode()).hexdigest()[:16]}", ENDED, make)
+        return self._kept(
+            f"update-{hashlib.sha256(depends.encode()).hexdigest()[:16]}", ENDED, make, lambda one: not one.failed
+        )
 
-    def _kept(self, name: str, adapter: TypeAdapter[Kept], make: Callable[[], Kept]) -> Kept:
+    def _kept(
+        self,
+        name: str,
+        adapter: TypeAdapter[Kept],
+        make: Callable[[], Kept],
+        is_final: Callable[[Kept], bool] = lambda _: True,
+    ) -> Kept:
         if self._folder is None:
             return make()
         path = self._folder / f"{name}.json"
@@ -65,6 +74,8 @@ class Records:
             made = make()
         except ValidationError as error:
             raise BenchFailed(f"{path} holds something else than was written: remove it. {error}") from None
+        if not is_final(made):
+            return made
         aside = path.with_name(f".{path.name}")
         aside.write_bytes(adapter.dump_json(made))
         aside.replace(path)

@@ -45,13 +45,14 @@ def run(
     """
     path = (model or embedded_model_path()).resolve()
     asked = chosen(quick) if variants is None else variants
+    kept_in = out.resolve() if out else None
     with tempfile.TemporaryDirectory(prefix="clawd-bench-") as folder, Vocabulary.open(path) as vocabulary:
         root = Path(folder)
-        cache = (out or root) / "cache"
+        cache = (kept_in or root) / "cache"
         cache.mkdir(parents=True, exist_ok=True)
         identity = fingerprint(path, cache)
         say("The batch: 16 answers of the served model")
-        records = Records(out, identity)
+        records = Records(kept_in, identity)
         lessons = records.batch(lambda: collect(path))
         trainer = Trainer(root, cache, path, identity, lessons, render_with(vocabulary))
         say("The base on held-out replies and neutral prompts")
@@ -86,7 +87,7 @@ class _Bench:
         trained = self.trainer.train(variant, seed)
         try:
             if trained.folder is None or trained.kl_old is None:
-                return Ended(None, trained.reason or "no reason was given")
+                return Ended(None, trained.reason or "no reason was given", trained.failed)
             gain, neutral_kl = self.meter.distributions(trained.folder)
             spoken = self.meter.answers(trained.folder)
             return Ended(Measured(gain.nats, neutral_kl, trained.kl_old, spoken, trained.seconds), None)

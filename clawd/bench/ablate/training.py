@@ -28,6 +28,7 @@ class Trained:
     reason: str | None  # why it was refused, or failed
     kl_old: float | None  # after the last update, at its samples, nats per token
     seconds: float  # of all updates, less those of loading
+    failed: bool = False  # not refused: it could not be computed
 
 
 class Trainer:
@@ -54,7 +55,7 @@ class Trainer:
             outcome = read_outcome(folder)
             if outcome is None or outcome.state != "staged":
                 reason = outcome.reason if outcome else f"the update's process ended without an outcome: {ended}"
-                return Trained(None, reason, None, seconds)
+                return Trained(None, reason, None, seconds, failed=outcome is None or outcome.state == "failed")
             parent, kl_old = result_of(folder), outcome.metrics["drift/kl_old"]
             phases = Manifest.model_validate_json((parent / MANIFEST_FILE).read_text()).seconds
             seconds += sum(value for name, value in phases.items() if name != "load")

@@ -79,6 +79,13 @@ def test_other_settings_seeds_updates_models_and_batches_are_others(folder: Path
     assert len(made) == 5
 
 
+def test_a_failure_is_tried_again(folder: Path, lessons: list[Lesson]) -> None:
+    made: list[Ended] = []
+    for _ in range(2):
+        opened(folder, lessons).ended(VARIANT, 0, counted(made, Ended(None, "no memory", failed=True)))
+    assert len(made) == 2
+
+
 def test_without_a_folder_nothing_is_kept(lessons: list[Lesson]) -> None:
     made: list[Ended] = []
     records = opened(None, lessons)
