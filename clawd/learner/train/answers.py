@@ -50,7 +50,7 @@ def ask_all(job: Job, adapter: Path, threads: int, courtesy: Courtesy) -> dict[s
         question = Question(
             base=job.base, asked=list(due.values()), most=job.settings.gate.answer_tokens, threads=threads
         )
-        found |= dict(zip(due, _ask(question, courtesy).answers, strict=True))
+        found |= dict(zip(due, ask(question, courtesy).answers, strict=True))
     if kept is None:
         kept = found["base"][: len(neutral)]
         _keep(job, kept)
@@ -63,7 +63,8 @@ def ask_all(job: Job, adapter: Path, threads: int, courtesy: Courtesy) -> dict[s
     return given | ({"active": Given([], found["active"])} if "active" in asked else {})
 
 
-def _ask(question: Question, courtesy: Courtesy) -> Answers:
+def ask(question: Question, courtesy: Courtesy) -> Answers:
+    """What llama.cpp answers, in a child process. Raises: UpdateFailed: it could not be asked."""
     command = [sys.executable, "-m", "clawd.learner.train.probe"]
     try:
         return Answers.model_validate_json(courtesy.run(command, TIMEOUT_S, question.model_dump_json()))
