@@ -108,17 +108,27 @@ class Mem0Memory:
             logger.warning("Mem0 can't read what its model extracted, and keeps nothing of this session: %r", error)
 
     def close(self) -> None:
+        self._memory.llm.client.close()
         self._memory.vector_store.client.close()
         self._memory.close()
 
 
 def _mem0(url: str, model: str, folder: Path) -> Any:
-    """A `mem0.Memory`. Its environment is read when it is imported first, so it is set before."""
+    """A `mem0.Memory`.
+
+    Raises:
+        BenchFailed: something else has imported Mem0 before, with its telemetry on.
+    """
     folder.mkdir()
+    # Both are read by the first import, and never again.
     os.environ["MEM0_TELEMETRY"] = "false"  # with it go its notices, which are fetched
     os.environ["MEM0_DIR"] = str(folder)  # else it makes ~/.mem0
     from mem0 import Memory  # noqa: PLC0415
+    from mem0.memory import telemetry  # noqa: PLC0415
     from openai import OpenAI  # noqa: PLC0415
+
+    if telemetry.MEM0_TELEMETRY:
+        raise BenchFailed("Mem0 runs with its telemetry on: set MEM0_TELEMETRY=false before it is imported.")
 
     endpoint = {"api_key": "none", "openai_base_url": f"{url}/v1"}
     memory = Memory.from_config(
