@@ -20,6 +20,11 @@ class Arm:
     joint: bool = False  # all users share one adapter, and take turns
     memory: MemoryKind | None = None  # what past sessions leave in the system prompt; none: nothing
 
+    @property
+    def needs_mem0(self) -> bool:
+        """The extra `bench-mem0`, and to extract a model with a long context."""
+        return self.memory in ("mem0", "mem0-raw")
+
 
 def _learning(name: str, *flags: str, joint: bool = False) -> Arm:
     return Arm(name, flags, joint)

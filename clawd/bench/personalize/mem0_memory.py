@@ -1,7 +1,8 @@
 """Memory by Mem0 (the package mem0ai), on this machine alone.
 
 Its language model is the benchmarked daemon's bare base, its embeddings are static ones that lie in the package
-wordllama, its store is a folder. Nothing is fetched, and its telemetry is off.
+wordllama, its store is a folder. Nothing is fetched, and its telemetry is off. So are its keyword search and its
+entities, whose models would have to be fetched: it finds by likeness alone.
 
 Two forms. *Extracted*: as Mem0 is made to be used, the model distils each session into facts. *Raw*: the corrections
 that the rules judge reads are stored as they are, so that what differs from the plain memory is how they are found
@@ -125,6 +126,7 @@ def _mem0(url: str, model: str, folder: Path) -> Any:
     os.environ["MEM0_DIR"] = str(folder)  # else it makes ~/.mem0
     from mem0 import Memory  # noqa: PLC0415
     from mem0.memory import telemetry  # noqa: PLC0415
+    from mem0.utils import spacy_models  # noqa: PLC0415
     from openai import OpenAI  # noqa: PLC0415
 
     if telemetry.MEM0_TELEMETRY:
@@ -146,4 +148,7 @@ def _mem0(url: str, model: str, folder: Path) -> Any:
     headers = {"X-Turn-Type": "side", "X-Clawd-Priority": "background"}
     memory.llm.client = OpenAI(base_url=endpoint["openai_base_url"], api_key="none", default_headers=headers)
     memory.embedding_model = Embedder()
+    # Where spaCy or fastembed happen to be installed, Mem0 would fetch their models: for entities and keyword search.
+    spacy_models._load_failed_full = spacy_models._load_failed_lemma = True
+    memory.vector_store._bm25_encoder = False
     return memory

@@ -98,6 +98,14 @@ def test_raw_corrections_are_found_again(tmp_path: Path) -> None:
     assert message == {"role": "system", "content": f"{HEADER}\n- Please don't use bold text"}
 
 
+def test_no_model_of_its_own_is_asked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where one is and isn't there, Mem0 says so."""
+    with closing(Mem0Memory(NOBODY, "m", tmp_path / "mem0", "ann", extracts=False)) as memory:
+        memory.hear(TALK)
+        memory.prompt("What is 3 + 3?")
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 def test_nothing_is_written_outside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
