@@ -54,7 +54,7 @@ class Embedder:
     """Static embeddings: the mean of the tokens' vectors, and one constant component.
 
     A static embedding's cosines scatter around 0, and Mem0 leaves out what is below 0.1: of the users' corrections it
-    would find every eighth. The constant turns a cosine c into (1 + c) / 2, which keeps the order and loses nothing.
+    would find as little as every tenth. The constant turns a cosine c into (1 + c) / 2, which keeps the order and loses nothing.
     """
 
     def __init__(self) -> None:
