@@ -53,8 +53,8 @@ def require_mem0(context: int, extracts: bool) -> None:
 class Embedder:
     """Static embeddings: the mean of the tokens' vectors, and one constant component.
 
-    A static embedding's cosines scatter around 0, and Mem0 leaves out what is below 0.1: of the users' corrections it
-    would find as little as every tenth. The constant turns a cosine c into (1 + c) / 2, which keeps the order and loses nothing.
+    A static embedding's cosines scatter around 0, and Mem0 leaves out what is below 0.1: of some users' corrections it
+    would find every tenth. The constant turns a cosine c into (1 + c) / 2, which keeps the order and practically all.
     """
 
     def __init__(self) -> None:
