@@ -58,7 +58,7 @@ class TestPacking:
         assert micro_batches([], 10) == []
 
     def test_padding_by_hand(self):
-        batch = pad([TokenSequence([5, 6], [7, 8]), TokenSequence([1], [2])])
+        batch = pad([TokenSequence([5, 6], [7, 8]), TokenSequence([1], [2])], torch.device("cpu"))
         assert batch.input_ids.tolist() == [[5, 6, 7], [1, 0, 0]]
         assert batch.response_ids.tolist() == [[7, 8], [2, 0]]
         assert batch.tokens.tolist() == [[True, True], [True, False]]

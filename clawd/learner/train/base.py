@@ -21,7 +21,8 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM, GgufConfig, PreTrainedModel
 
 from clawd.errors import ModelError
-from clawd.learner.train import attention
+from clawd.learner.train import attention, packed
+from clawd.learner.train.gated import use_lean_gates
 from clawd.learner.train.norm import use_lean_norms
 
 log = logging.getLogger(__name__)
@@ -32,13 +33,15 @@ SEAL = "seal.json"  # the hashes of both
 NATIVE_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as the kernel calls them on x86-64 and ARM
 
 
-def training_dtype(setting: Literal["auto", "bfloat16", "float32"]) -> torch.dtype:
+def training_dtype(setting: Literal["auto", "bfloat16", "float32"], kind: str = "cpu") -> torch.dtype:
     """`auto`: bfloat16 where the processor multiplies it natively; elsewhere it is emulated and slower than float32.
 
-    Native is faster with AMX and without: 4.5 times at these sizes with AVX-512 BF16 alone (`docs/results.md`).
+    `kind`: of the device, `cpu` or `cuda`. A CPU's native is faster with AMX and without: 4.5 times at these sizes with AVX-512 BF16 alone (`docs/results.md`).
     """
     if setting != "auto":
         return torch.bfloat16 if setting == "bfloat16" else torch.float32
+    if kind == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
     return torch.bfloat16 if NATIVE_BFLOAT16 & _processor_flags() else torch.float32
 
 
@@ -55,12 +58,22 @@ def matmul_precision(dtype: torch.dtype, flags: set[str] | None = None) -> Liter
     return "medium" if "avx512f" in flags and "amx_bf16" not in flags else "highest"
 
 
-def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """The dense base, frozen, in `dtype`; from the cache if it is there and whole.
+def load_base(
+    gguf: Path,
+    fingerprint: str,
+    cache: Path,
+    dtype: torch.dtype,
+    device: str = "cpu",
+    quantise: Literal["none", "nf4"] = "none",
+) -> PreTrainedModel:
+    """The base, frozen, in `dtype` on `device`; from the cache if it is there and whole, its blocks packed if asked.
 
     Raises:
+        MissingExtra: what packs them isn't installed.
         ModelError: the file can't be read, or is of an architecture that transformers can't load from GGUF.
     """
+    if quantise == "nf4":
+        packed.require()
     folder = prepare(gguf, fingerprint, cache, dtype)
     attention.register()
     model = AutoModelForCausalLM.from_pretrained(
@@ -68,7 +81,12 @@ def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> 
     )
     model.requires_grad_(False)
     use_lean_norms(model)
-    return cast(PreTrainedModel, model.eval())
+    use_lean_gates(model)
+    if quantise == "nf4":
+        packed.pack_layers(model.model.layers, torch.device(device))
+        for rest in model.parameters():
+            rest.data = rest.data.clone()  # or the whole file would stay mapped for their sake
+    return cast(PreTrainedModel, model.to(device).eval())
 
 
 def prepare(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> Path:

@@ -157,7 +157,7 @@ def _trust_region(policy: Policy, batch: Batch, settings: LearnSettings) -> Trus
 
 def mismatch(scored: Sequence[Scored], cap: float) -> dict[str, float]:
     """How far the trainer's old policy is from the engine that sampled: a health figure of every update."""
-    log_ratio = torch.cat([entry.old - torch.tensor(entry.sample.rollout_logprobs) for entry in scored])
+    log_ratio = torch.cat([entry.old - entry.old.new_tensor(entry.sample.rollout_logprobs) for entry in scored])
     return {
         "mismatch/abs_mean": float(log_ratio.abs().mean()),
         "mismatch/abs_p99": float(log_ratio.abs().quantile(0.99)),
