@@ -6,11 +6,12 @@ update` measures it against the trainer's peak on a CPU. For a GPU it is compute
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clawd.config import LearnSettings
+from clawd.errors import NoRoom
 from clawd.model.shape import ModelShape
 
 MIB = 2**20
@@ -25,7 +26,10 @@ The first was measured, the second is an allowance."""
 SLACK = {"cpu": 0.15, "cuda": 0.15}
 """Of what comes and goes: an allocator's blocks that are free and fit nothing."""
 
+NOT_ENOUGH = "not enough memory for an update"
+
 Kind = Literal["cpu", "cuda"]
+Format = Literal["bfloat16", "float32"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Form:
     """How an update holds what it must."""
 
     kind: Kind
-    dtype: Literal["bfloat16", "float32"]
+    dtype: Format
     quantise: Literal["none", "nf4"]
     checkpointing: bool
 
@@ -82,7 +86,7 @@ def compute(shape: ModelShape, work: Work, settings: LearnSettings, form: Form) 
     passing = {
         "activations": kept,
         "layer at work": _working(shape, settings.lora.rank, form, tokens),
-        "logits": _logits(shape, tokens, form.kind),
+        "logits": _logits(shape, tokens),
         "teachers": _teachers(shape, form, tokens, work.hints),
     }
     parts = {
@@ -142,9 +146,8 @@ def _working(shape: ModelShape, rank: int, form: Form, tokens: int) -> float:
     return again + unpacked + max(attention, gated)
 
 
-def _logits(shape: ModelShape, tokens: int, kind: Kind) -> float:
+def _logits(shape: ModelShape, tokens: int) -> float:
     """Two chunks at a time, and for each token its state and the gradient of its state."""
-    del kind
     chunk = min(max(CHUNK_LOGITS, shape.vocabulary), tokens * shape.vocabulary) * 4
     return 2 * chunk + 3 * tokens * shape.hidden * 4
 
@@ -156,7 +159,86 @@ def _teachers(shape: ModelShape, form: Form, tokens: int, hints: int) -> float:
     return hints * tokens * keys * shape.layers + lent
 
 
-def forms(settings: LearnSettings, kind: Kind, dtype: Literal["bfloat16", "float32"]) -> list[Form]:
+@dataclass(frozen=True)
+class Plan:
+    """Where and how an update is computed."""
+
+    place: Place
+    budget: Budget
+
+
+def choose(shape: ModelShape, work: Work, settings: LearnSettings, places: Sequence[tuple[Place, Format]]) -> Plan:
+    """The first place that has room, in the quickest form that fits there.
+
+    `places`: best first, each with the number format that the base has there.
+
+    Raises:
+        NoRoom: none has.
+    """
+    for place, dtype in places:
+        for form in _forms(settings, place.kind, dtype):
+            budget = compute(shape, work, settings, form)
+            if budget.total_mb <= limit_mb(place, settings):
+                return Plan(place, budget)
+    raise NoRoom(no_room(shape, work, settings, *places[-1]))
+
+
+def limit_mb(place: Place, settings: LearnSettings) -> float:
+    """What an update may take there, in 2²⁰ bytes."""
+    return min(place.free_mb, settings.max_memory_mb or place.free_mb)
+
+
+def smallest(shape: ModelShape, work: Work, settings: LearnSettings, kind: Kind, dtype: Format) -> Budget:
+    """Of the forms that the settings leave open."""
+    found = (compute(shape, work, settings, form) for form in _forms(settings, kind, dtype))
+    return min(found, key=lambda budget: budget.total)
+
+
+def no_room(shape: ModelShape, work: Work, settings: LearnSettings, place: Place, dtype: Format) -> str:
+    """What is needed and what would need less. No figure of what is free: that one changes all the time."""
+    need = smallest(shape, work, settings, place.kind, dtype)
+    less = [
+        f"{text} ({_rounded_mb(other)} MB)"
+        for text, other in remedies(shape, work, settings, place.kind, dtype)
+        if other.total < need.total
+    ]
+    bound = "" if settings.max_memory_mb is None else f" (learn.max_memory_mb = {settings.max_memory_mb})"
+    return (
+        f"{NOT_ENOUGH}: about {_rounded_mb(need)} MB free on {place.name} are needed{bound} with a longest sample of "
+        f"{work.tokens} tokens. What would need less: {', '.join(less) or 'a smaller model'}"
+    )
+
+
+def remedies(
+    shape: ModelShape, work: Work, settings: LearnSettings, kind: Kind, dtype: Format
+) -> list[tuple[str, Budget]]:
+    """One change at a time, and what an update would need then."""
+    rank, shorter = settings.lora.rank // 2, max(32, work.tokens // 2)
+    changes: list[tuple[str, dict[str, object], Work]] = []
+    if settings.checkpointing == "never":
+        changes.append(("learn.checkpointing = auto", {"checkpointing": "auto"}, work))
+    if settings.quantise == "none":
+        changes.append(("learn.quantise = nf4", {"quantise": "nf4"}, work))
+    if settings.micro_batch_tokens > work.tokens:
+        batch = max(32, work.tokens)
+        changes.append((f"learn.micro_batch_tokens = {batch}", {"micro_batch_tokens": batch}, work))
+    sizes = {"max_sample_tokens": shorter, "micro_batch_tokens": min(shorter, settings.micro_batch_tokens)}
+    both = "learn.max_sample_tokens and learn.micro_batch_tokens"
+    changes.append((f"{both} = {shorter}, without longer samples", dict(sizes), replace(work, tokens=shorter)))
+    if rank > 0:
+        lora = settings.lora.model_copy(update={"rank": rank})
+        changes.append((f"learn.lora.rank = {rank}, with a new adapter", {"lora": lora}, work))
+    return [
+        (text, smallest(shape, changed, settings.model_copy(update=dict(update)), kind, dtype))
+        for text, update, changed in changes
+    ]
+
+
+def _rounded_mb(budget: Budget) -> int:
+    return -(-budget.total_mb // 100) * 100
+
+
+def _forms(settings: LearnSettings, kind: Kind, dtype: Format) -> list[Form]:
     """Those that the settings leave open, quickest first."""
     ways = {"never": [False], "always": [True], "auto": [False, True]}[settings.checkpointing]
     return [Form(kind, dtype, settings.quantise, way) for way in ways]

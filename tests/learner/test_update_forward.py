@@ -397,7 +397,16 @@ def test_made_ahead_it_is_found_and_what_a_killed_process_left_goes(tmp_path):
     (cache / f".{name}.4711").mkdir()
     (cache / f".{name}.4711" / "model.safetensors").write_bytes(b"half")
 
-    command = [sys.executable, "-m", "clawd.learner.train.prepare", str(gguf), FINGERPRINT, str(cache), "float32"]
+    command = [
+        sys.executable,
+        "-m",
+        "clawd.learner.train.prepare",
+        str(gguf),
+        FINGERPRINT,
+        str(cache),
+        "float32",
+        "cpu",
+    ]
     subprocess.run(command, check=True)
 
     assert sorted(path.name for path in cache.iterdir()) == [f".{name}.lock", name]

@@ -1,9 +1,10 @@
 """Causal attention for training, as one differentiable step.
 
 torch's own kernel for CPUs computes blocks of 32 queries one after another and takes a third of an update's time on a
-model of 135M parameters. This one (which runs on a GPU too, where it was not measured) multiplies blocks of 128 as large matrices, skips what lies behind the causal edge,
-and makes the probabilities again for the backward pass, so that memory grows with the length and not with its square.
-Scores and probabilities are float32; what is kept for the backward pass has the format of the values.
+model of 135M parameters. This one (it runs on a GPU too, where it was not measured) multiplies blocks of 128 as large
+matrices, skips what lies behind the causal edge, and makes the probabilities again for the backward pass, so that
+memory grows with the length and not with its square. Scores and probabilities are float32; what is kept for the
+backward pass has the format of the values.
 """
 
 from __future__ import annotations

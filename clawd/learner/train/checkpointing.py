@@ -19,19 +19,21 @@ from transformers import DynamicCache
 
 def recompute_layers(layers: Iterable[nn.Module]) -> None:
     """From now on, where gradients are on, each of these decoder layers keeps its input alone."""
-    for layer in layers:
-        layer.forward = partial(_recomputed, layer.forward)
+    for number, layer in enumerate(layers):
+        layer.forward = partial(_recomputed, layer.forward, number)
 
 
-def _recomputed(forward: Callable[..., Tensor], hidden: Tensor, *, cache: DynamicCache | None, **fixed: Any) -> Tensor:
+def _recomputed(
+    forward: Callable[..., Tensor], number: int, hidden: Tensor, *, cache: DynamicCache | None, **fixed: Any
+) -> Tensor:
     if not torch.is_grad_enabled():
         return forward(hidden, cache=cache, **fixed)
-    assert cache is None or len(cache) <= _number(forward), "a pass with gradient begins with an empty cache"
+    assert cache is None or cache.get_seq_length(number) == 0, "a pass with gradient begins with an empty cache"
     passes = iter((cache,))
 
     def run(hidden: Tensor) -> Tensor:
         # The cache is written once. From an empty one a layer reads what it has just computed: the same without it.
         return forward(hidden, cache=next(passes, None), **fixed)
 
-    made: Tensor = checkpoint(run, hidden, use_reentrant=False, preserve_rng_state=False)  # type: ignore[no-untyped-call]
+    made: Tensor = checkpoint(run, hidden, use_reentrant=False, preserve_rng_state=False)
     return made

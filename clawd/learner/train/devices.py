@@ -1,14 +1,21 @@
-"""The devices that torch sees, and what of their memory is free."""
+"""Where an update is computed: the devices that torch sees, what of their memory is free, and which has room.
+
+A GPU has been computed for and not been run on: one device, no spreading of a model over several.
+"""
 
 from __future__ import annotations
+
+import resource
+from collections.abc import Sequence
 
 import psutil
 import torch
 
 from clawd.errors import UpdateFailed
-from clawd.learner.budget import Place
-
-MIB = 2**20
+from clawd.learner.budget import MIB, Format, Kind, Place, Plan, Work, choose
+from clawd.learner.job import Job, Sample
+from clawd.learner.train.base import training_dtype
+from clawd.model.shape import read_shape
 
 
 def places(setting: str) -> list[Place]:
@@ -29,9 +36,42 @@ def places(setting: str) -> list[Place]:
     return [_gpu(number)]
 
 
-def kind_of(setting: str) -> str:
-    """`cpu` or `cuda`: of the place that is tried first."""
+def first_kind(setting: str) -> Kind:
+    """Of the place that is tried first, as far as it can be told without a look at its memory."""
     return "cpu" if setting == "cpu" or (setting == "auto" and not torch.cuda.is_available()) else "cuda"
+
+
+def make_plan(job: Job, samples: Sequence[Sample]) -> Plan:
+    """Where and how the update is computed.
+
+    Raises:
+        NoRoom: it fits nowhere.
+        UpdateFailed, ModelError: the device isn't there; the model's shape can't be told.
+    """
+    settings = job.settings
+    lengths = [len(sample.prompt_ids) + len(sample.response_ids) for sample in samples]
+    work = Work(
+        tokens=max((length for length in lengths if length <= settings.max_sample_tokens), default=0),
+        hints=max((len(sample.hints) for sample in samples), default=0),
+    )
+    formats = [(place, _name(training_dtype(settings.dtype, place.kind))) for place in places(settings.device)]
+    return choose(read_shape(job.base), work, settings, formats)
+
+
+def dtype_of(plan: Plan) -> torch.dtype:
+    """The base's number format."""
+    return torch.bfloat16 if plan.budget.form.dtype == "bfloat16" else torch.float32
+
+
+def peak_mb(place: Place) -> float:
+    """The most memory that this process had at a time, in 2²⁰ bytes: resident, or on a GPU in tensors."""
+    if place.kind == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return torch.cuda.max_memory_allocated(place.name) / MIB
+
+
+def _name(dtype: torch.dtype) -> Format:
+    return "bfloat16" if dtype == torch.bfloat16 else "float32"
 
 
 def _processor() -> Place:

@@ -19,7 +19,6 @@ from clawd.learner.budget import CHUNK_LOGITS  # 64 MiB; each chunk reads the wh
 from clawd.learner.train.policy import Policy
 
 
-
 @dataclass(frozen=True)
 class TokenSequence:
     """A prompt (at least one id) and the response (at least one id) that is read after it."""

@@ -1,4 +1,4 @@
-"""The gate of an MLP, silu(g) · u, as one differentiable step: it keeps g and u, where the plain form keeps silu(g) too.
+"""The gate of an MLP, silu(g) · u, as one differentiable step that keeps g and u; the plain form keeps silu(g) too.
 
 A sixth of what a layer keeps for the backward pass is made again there, for a few per cent of the layer's time.
 """

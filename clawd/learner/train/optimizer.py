@@ -32,7 +32,9 @@ def make_optimizer(parameters: dict[str, nn.Parameter], settings: LearnSettings,
 
 def save_optimizer(optimizer: torch.optim.AdamW, parameters: dict[str, nn.Parameter], folder: Path) -> None:
     """Write moments and step count, keyed `<moment>.<parameter>`."""
-    tensors = {f"{moment}.{name}": optimizer.state[p][moment].cpu() for name, p in parameters.items() for moment in MOMENTS}
+    tensors = {
+        f"{moment}.{name}": optimizer.state[p][moment].cpu() for name, p in parameters.items() for moment in MOMENTS
+    }
     tensors[STEP] = optimizer.state[next(iter(parameters.values()))][STEP].cpu()
     save_file(tensors, folder / OPTIMIZER_FILE)
 

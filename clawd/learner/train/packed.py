@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from clawd.errors import MissingExtra
 
+PACKAGE = "bitsandbytes"
 BLOCK = 64  # weights that share a scale
 
 
@@ -34,7 +35,7 @@ class PackedLinear(nn.Linear):
 
 def require() -> None:
     """Raises: MissingExtra: bitsandbytes isn't installed."""
-    if importlib.util.find_spec("bitsandbytes") is None:
+    if importlib.util.find_spec(PACKAGE) is None:
         raise MissingExtra("learn.quantise = nf4 needs bitsandbytes: pip install 'clawd[quant]'.")
 
 

@@ -1,6 +1,6 @@
 """Makes the dense base ahead of the first update, in a process of its own.
 
-    python -m clawd.learner.train.prepare BASE.gguf FINGERPRINT CACHE_FOLDER DTYPE
+    python -m clawd.learner.train.prepare BASE.gguf FINGERPRINT CACHE_FOLDER DTYPE DEVICE
 
 Does nothing where it is there already. An update that comes meanwhile waits for it.
 """
@@ -16,12 +16,13 @@ from clawd.lifeline import die_with_parent
 
 
 def main(arguments: list[str]) -> int:
-    base, fingerprint, cache, dtype = arguments
+    base, fingerprint, cache, dtype, device = arguments
     set_environment()
     from clawd.learner.train.base import prepare, training_dtype  # noqa: PLC0415  after the environment is set
+    from clawd.learner.train.devices import first_kind  # noqa: PLC0415
 
-    settings = LearnSettings.model_validate({"dtype": dtype})
-    prepare(Path(base), fingerprint, Path(cache), training_dtype(settings.dtype))
+    settings = LearnSettings.model_validate({"dtype": dtype, "device": device})
+    prepare(Path(base), fingerprint, Path(cache), training_dtype(settings.dtype, first_kind(settings.device)))
     return 0
 
 
