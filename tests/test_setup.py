@@ -221,7 +221,9 @@ class TestFiles:
         plan = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         order = [plan.index(part) for part in ("set_up.py", "ruff check", "ruff format --check", "mypy", "pytest")]
         assert order == sorted(order)
-        assert {"make test", "make test-openclaw", "make test-nf4"} <= set((ROOT / ".ci" / "run").read_text().splitlines())
+        assert {"make test", "make test-openclaw", "make test-nf4"} <= set(
+            (ROOT / ".ci" / "run").read_text().splitlines()
+        )
         assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 

@@ -77,7 +77,7 @@ class TestCheckpointing:
         policy = make_policy(tmp_path, "llama", torch.float32, checkpointing=True)
         runs: list[int] = []
         for number, layer in enumerate(policy.model.get_base_model().model.layers):
-            layer.mlp.register_forward_hook(lambda *_, number=number: runs.append(number))
+            layer.mlp.register_forward_pre_hook(lambda *_, number=number: runs.append(number))
         ids = torch.arange(1, 9)[None]
         with torch.no_grad():
             policy.hidden(ids)
@@ -128,7 +128,7 @@ class TestGate:
 
     def test_it_is_put_where_the_known_one_was_and_says_the_same(self) -> None:
         torch.manual_seed(0)
-        mlp = LlamaMLP(LlamaConfig(hidden_size=8, intermediate_size=12))
+        mlp = LlamaMLP(LlamaConfig(hidden_size=8, num_attention_heads=2, intermediate_size=12))
         x = torch.randn(2, 3, 8)
         plain = mlp(x)
         use_lean_gates(mlp)
@@ -136,7 +136,7 @@ class TestGate:
         assert torch.equal(mlp(x), plain)
 
     def test_another_activation_is_left_alone(self) -> None:
-        mlp = LlamaMLP(LlamaConfig(hidden_size=8, intermediate_size=12, hidden_act="gelu"))
+        mlp = LlamaMLP(LlamaConfig(hidden_size=8, num_attention_heads=2, intermediate_size=12, hidden_act="gelu"))
         use_lean_gates(mlp)
         assert "forward" not in vars(mlp)
 
