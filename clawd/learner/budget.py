@@ -18,9 +18,11 @@ MIB = 2**20
 WIDTH = {"float32": 4, "bfloat16": 2}
 NF4_WIDTH = 0.5 + 1 / 64 + 4 / (64 * 256)  # bytes a weight: itself, its block's scale, the scale of 256 scales
 MOMENTS = 2  # AdamW's
-CHUNK_LOGITS = 1 << 24  # float32 logits that the trainer holds at a time
+CHUNK_LOGITS, LEAST_ROWS = 1 << 23, 128
+"""float32 logits that the trainer makes at a time, 32 MiB; with a large vocabulary more, as each chunk reads the whole
+head. Smaller ones were no slower where the vocabulary has 49,152 entries (`docs/results.md`)."""
 QUERY_BLOCK = 128  # queries whose scores it holds at a time
-PROCESS_BYTES = {"cpu": 390e6, "cuda": 600e6}
+PROCESS_BYTES = {"cpu": 420e6, "cuda": 600e6}
 """Before anything of the model: Python with torch, transformers and peft; on a GPU CUDA's context, kernels, libraries.
 The first was measured, the second is an allowance."""
 SLACK = {"cpu": 0.15, "cuda": 0.15}
@@ -147,9 +149,9 @@ def _working(shape: ModelShape, rank: int, form: Form, tokens: int) -> float:
 
 
 def _logits(shape: ModelShape, tokens: int) -> float:
-    """Two chunks at a time, and for each token its state and the gradient of its state."""
-    chunk = min(max(CHUNK_LOGITS, shape.vocabulary), tokens * shape.vocabulary) * 4
-    return 2 * chunk + 3 * tokens * shape.hidden * 4
+    """Three copies of a chunk, while entropies are read; for each token its state, and the gradient of its state."""
+    rows = min(tokens, max(CHUNK_LOGITS // shape.vocabulary, LEAST_ROWS))
+    return 3 * rows * shape.vocabulary * 4 + 3 * tokens * shape.hidden * 4
 
 
 def _teachers(shape: ModelShape, form: Form, tokens: int, hints: int) -> float:

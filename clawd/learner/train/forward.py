@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from clawd.learner.budget import CHUNK_LOGITS  # 64 MiB; each chunk reads the whole head
+from clawd.learner.budget import CHUNK_LOGITS, LEAST_ROWS
 from clawd.learner.train.policy import Policy
 
 
@@ -188,6 +188,6 @@ class _Divergence(torch.autograd.Function):
 
 
 def _chunks(hidden: Tensor, head: Tensor) -> list[slice]:
-    size = max(1, CHUNK_LOGITS // head.shape[0])
+    size = max(LEAST_ROWS, CHUNK_LOGITS // head.shape[0])
     rows = max(1, hidden.shape[0])  # of nothing there is one chunk, an empty one
     return [slice(start, start + size) for start in range(0, rows, size)]
