@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from clawd.bench.personalize.answer_check import deals_with, floor
-from clawd.bench.personalize.driver import REPLY_TOKENS, Chat
+from clawd.bench.personalize.driver import Chat
 from clawd.bench.personalize.record import Conditions
 from clawd.bench.personalize.scoring import Reply, Scorer
 from clawd.bench.personalize.tasks import Task
@@ -65,8 +65,8 @@ def of_user(chat: Chat, base_name: str, base: Path, persona: Persona, tasks: Seq
     """Ask the bare base `tasks`, over HTTP, and score its replies. Raises BenchFailed."""
     asked = [persona.ask(task, random.Random(f"base {at}")) for at, task in enumerate(tasks)]  # noqa: S311  no secret
     told = [str(with_hint([{"role": "user", "content": text}], persona.wish)[0]["content"]) for text in asked]
-    plain = _all(chat, base_name, asked, asked, REPLY_TOKENS)
-    hinted = _all(chat, base_name, told, asked, REPLY_TOKENS)
+    plain = _all(chat, base_name, asked, asked, persona.reply_tokens)
+    hinted = _all(chat, base_name, told, asked, persona.reply_tokens)
     return UserBase(
         replies=len(tasks),
         base_rate=_rate(persona, tasks, plain),

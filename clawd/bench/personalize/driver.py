@@ -23,8 +23,6 @@ from clawd.bench.personalize.users.persona import Mood, Persona, Voice, mood_of
 from clawd.errors import BenchFailed
 
 MOST_REPLIES = 3
-REPLY_TOKENS = 144
-"""Room for what the teaching assistant wants, with something to spare."""
 REQUEST_TIMEOUT_S = 600.0
 LONGEST_WAIT_S = 1800.0
 POLL_S = 0.25
@@ -111,7 +109,7 @@ class Driver:
         exchanges: list[Exchange] = []
         answered_by = ""
         while len(exchanges) < MOST_REPLIES and (not exchanges or exchanges[-1].mood != "satisfied"):
-            completion = self._chat.complete(messages, max_tokens=REPLY_TOKENS, seed=lot.randrange(2**31))
+            completion = self._chat.complete(messages, max_tokens=persona.reply_tokens, seed=lot.randrange(2**31))
             answered_by = answered_by or completion.version
             mood = mood_of(persona, task, completion.text)
             said = self._voice.say(persona, mood, messages[-1]["content"], completion.text, lot)

@@ -11,6 +11,8 @@ from clawd.bench.personalize.answer_check import deals_with
 from clawd.bench.personalize.tasks import Task, generate
 from clawd.bench.personalize.users import PERSONAS
 from clawd.bench.personalize.users.persona import LOST, Mood, Persona, ScriptedVoice, mood_of
+from clawd.model.embedded import embedded_model_path
+from clawd.model.vocab import Vocabulary
 
 TASK = Task("Rosa buys 4 books at 6 dollars each. How much does she pay?", "24", ("4 * 6 = 24",))
 
@@ -32,6 +34,11 @@ def test_a_first_message_holds_the_task_and_never_names_the_preference(persona: 
         assert task.question in asked
         own_words = asked.replace(task.question, "")
         assert not re.search(PREFERENCE[persona.name], own_words, re.IGNORECASE), own_words
+
+
+def test_tasks_are_asked_in_several_ways(persona: Persona) -> None:
+    asked = {persona.ask(Task("TASK", "1", ()), random.Random(seed)).replace("TASK", "") for seed in range(100)}
+    assert len({re.sub(r"[\d-]+", "", text) for text in asked}) >= 5
 
 
 def test_a_first_message_without_known_steps(persona: Persona) -> None:
@@ -75,6 +82,11 @@ PLAIN = "Rosa buys 4 books and each of them costs 6 dollars, so she pays 24 doll
         (f"• {PLAIN}", False),
         (f"# Solution\n{PLAIN}", False),
         (f"Step 1: {PLAIN}", False),
+        (f"Step two: {PLAIN}", False),
+        (f"Solution:\n{PLAIN}", False),
+        (f"{PLAIN}\nFinal answer: \n24 dollars", False),
+        (f"So here is what she pays: {PLAIN}", True),
+        (f"The first step is the price of a book, the second step is the product. {PLAIN}", True),
         (PLAIN + r" \boxed{24}", False),
         (r"\[ 4 \times 6 = 24 \] " + PLAIN, False),
         (f"```\n{PLAIN}\n```", False),
@@ -91,6 +103,8 @@ def test_the_student(reply: str, satisfied: bool) -> None:
     [
         (" ".join([PLAIN] * 5), True),
         (PLAIN, False),
+        (" ".join([PLAIN] * 4), False),  # 80 tokens
+        ("27 * 3 = 81, then 81 - 4 = 77. " * 8, True),  # digits and marks count as they do for a model
         ("The solution is good. " * 40, False),  # long, and speaks of nothing
         ("", False),
     ],
@@ -125,6 +139,22 @@ def test_a_reply_that_is_not_about_the_task_pleases_nobody() -> None:
     assert mood_of(teacher, TASK, PLAIN) == "corrects"
     assert mood_of(teacher, TASK, "Well done! Excellent! Great job!") == "lost"
     assert mood_of(teacher, TASK, "") == "lost"
+
+
+def test_a_bare_verdict_is_an_answer_to_one_who_asks_for_it() -> None:
+    for user, mood in (("ta", "corrects"), ("teacher", "corrects"), ("student", "lost")):
+        assert mood_of(PERSONAS[user], TASK, "The grade is B.") == mood
+        assert mood_of(PERSONAS[user], TASK, "I can't help with that, sorry.") == "lost"
+        assert mood_of(PERSONAS[user], TASK, "24 " * 30) == "lost"
+    assert mood_of(PERSONAS["teacher"], TASK, "Great job, 24!") == "lost"
+
+
+def test_a_detailed_grading_fits_into_the_longest_reply() -> None:
+    ta = PERSONAS["ta"]
+    grading = " ".join([PLAIN] * 5)
+    assert ta.satisfies(grading)
+    with Vocabulary.open(embedded_model_path()) as vocabulary:
+        assert 100 <= len(vocabulary.tokenise(grading)) <= ta.reply_tokens
 
 
 def test_the_task_alone_would_not_pass_for_a_detailed_grading() -> None:

@@ -14,10 +14,10 @@ def handed_in(task: Task, lot: random.Random) -> str:
     slip = lot.choice(SLIPS) if lot.random() < 0.5 else 0
     result = _shifted(task.answer, slip)
     if not task.steps:
-        return f"The answer is {result}."
+        return f"It is {result}."
     *before, last = task.steps
     steps = [*before, f"{last.rpartition('=')[0].strip()} = {result}"]
-    return f"{', then '.join(steps)}. The answer is {result}."
+    return f"{', then '.join(steps)}. So it is {result}."
 
 
 def _shifted(answer: str, by: int) -> str:

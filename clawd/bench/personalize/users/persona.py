@@ -7,6 +7,7 @@ they would in life.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -25,6 +26,8 @@ class Persona:
     satisfies: Callable[[str], bool]  # the preference, of a reply's text
     corrections: tuple[str, ...]
     thanks: tuple[str, ...]
+    reply_tokens: int  # the longest reply they wait for: room for what satisfies, and little more
+    asks_verdict: bool = False  # so that a bare one is an answer, if not one that they like
 
 
 class Voice(Protocol):
@@ -43,10 +46,19 @@ class ScriptedVoice:
 
 def mood_of(persona: Persona, task: Task, reply: str) -> Mood:
     """How the user takes a reply. One that isn't about their task pleases nobody, however it is written."""
-    if not deals_with(task, reply):
-        return "lost"
-    return "satisfied" if persona.satisfies(reply) else "corrects"
+    if deals_with(task, reply):
+        return "satisfied" if persona.satisfies(reply) else "corrects"
+    is_verdict = persona.asks_verdict and is_bare_verdict(reply) and not persona.satisfies(reply)
+    return "corrects" if is_verdict else "lost"
 
+
+def is_bare_verdict(reply: str) -> bool:
+    """Such as "The grade is B.": it takes up hardly anything of the task and is about it all the same."""
+    return len(reply.split()) <= MOST_VERDICT_WORDS and VERDICT.search(reply) is not None
+
+
+MOST_VERDICT_WORDS = 20
+VERDICT = re.compile(r"\d|\b(?:grade|points?|right|wrong|(?:in)?correct|true|false)\b", re.IGNORECASE)
 
 LOST = (
     "That has nothing to do with the problem I gave you.",

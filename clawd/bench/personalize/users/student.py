@@ -9,17 +9,18 @@ from clawd.bench.personalize.tasks import Task
 from clawd.bench.personalize.users.persona import Persona
 
 MARKS = re.compile(
-    r"\*\*|__\w|^\s{0,8}(?:[-*+•]\s|\d{1,2}[.)]\s|#{1,6}\s)|\\boxed|\\\[|\\\(|```|\bstep \d+\s*:",
+    r"\*\*|__\w|^\s{0,8}(?:[-*+•]\s|\d{1,2}[.)]\s|#{1,6}\s)|\\boxed|\\\[|\\\(|```|"
+    r"\bstep (?:\d+|one|two|three)\s*:|^(?:\w+ ){0,2}\w+:[ ]*$",  # the last: a heading such as "Solution:"
     re.IGNORECASE | re.MULTILINE,
 )
 FEWEST_WORDS = 8  # a bare number has no marks either, and explains nothing
 
 ASKS = (
-    "Go through this problem one step at a time, and name each step: {task}",
-    "{task}\n\nGive the solution in steps, with a short title for each step, and the final answer.",
-    "Homework: {task} I have to name every step of the calculation and then state the answer.",
-    "{task}\n\nWhich steps lead to the answer? Give each of them a name and do the calculation.",
-    "Solve this in separate steps, each with a title that says what it is about.\n\n{task}",
+    "{task}\n\nWhat are the steps, one at a time?",
+    "Homework: {task} Show each step, what it is called, and the result.",
+    "{task}\n\nName the steps one after another, with their results.",
+    "{task}\n\nName each step, one after the other, and what comes out of it.",
+    "{task}\n\nGo through it one step at a time.",
 )
 """They ask for structure, as homework does: asked plainly, a small model writes plain prose most of the time anyway."""
 
@@ -36,28 +37,28 @@ def satisfies(reply: str) -> bool:
 CORRECTIONS = (
     "That looks like an AI wrote it. Write it as plain sentences, without lists or bold text.",
     "No bullet points or numbered steps please, just normal sentences like a person would write.",
-    "My teacher will see right away that this is from a chatbot. Can you write it without the formatting?",
+    "My teacher will see right away that this is from a chatbot. Can you write it in plain sentences?",
     "Please drop the numbered list and write it as one plain paragraph.",
-    "I can't hand this in, it's full of asterisks and lists. Plain text please.",
-    "Too much formatting. I'd write this in running text without any bold.",
-    "Could you do that without the list? I want it to read like my own writing.",
-    "Nobody in my class writes with headings and bold words. Just sentences, please.",
+    "I can't hand this in with all the lists. Write two or three ordinary sentences, please.",
+    "Don't make a list of it, just tell me in a few sentences what you did and what came out.",
+    "Could you do that in a short paragraph, without the list? I want it to read like my own writing.",
+    "Nobody in my class writes like that. Please use plain sentences and no numbers in front of them.",
     "Don't use bullets or numbering, write it out in plain prose.",
-    "It shouldn't look like AI. Leave out the markdown.",
-    "Hmm, the steps as a list look weird. Put them into ordinary sentences.",
+    "It shouldn't look like AI. Leave out the lists and the bold text and use ordinary sentences.",
+    "The steps look weird as a list. Please put them into ordinary sentences.",
     "I'd rather have it in plain words, no lists, no bold, no boxes.",
-    "That's a typical chatbot answer with those numbered points. Write it as I would write it in my notebook.",
+    "That's a typical chatbot answer. Write it as one short paragraph, the way I'd write it by hand.",
     "Please rewrite it as simple sentences in one paragraph, without special marks.",
-    "No, I meant as normal text. Without the stars and the numbers in front.",
-    "The list has to go. Just explain it in a few sentences.",
-    "I don't want it formatted. Plain sentences are enough.",
-    "Can you take out all the formatting? I have to copy it by hand.",
-    "Wrong style for me, I need flowing text and not a list.",
+    "No, write normal text please, without the stars and the numbers in front.",
+    "The list has to go. Just explain it in a few plain sentences.",
+    "I don't want a list or headings, just two or three sentences like a student would write.",
+    "Can you write that without any formatting? A few sentences are enough.",
+    "I need flowing text and not a list, please.",
     "Stop with the bold text and lists, please write like a student.",
-    "I need this in plain sentences. The lists give it away.",
-    "This isn't how I write. Use sentences instead of bullet points.",
-    "Again with the numbered steps. Please write a normal paragraph.",
-    "Without the markup please, only plain text.",
+    "I need this in plain sentences, one after the other. The lists give it away.",
+    "Use plain sentences instead of bullet points, please.",
+    "Don't number the steps, just say first this, then that, and so the answer.",
+    "Just plain text please, no markup and no lists.",
 )
 
 THANKS = (
@@ -83,9 +84,11 @@ THANKS = (
 
 STUDENT = Persona(
     name="student",
-    wish="Write plain sentences in one paragraph as a student would: no lists, no numbered steps, no bold, no boxes.",
+    wish="Write two or three ordinary sentences in one paragraph, as a student would by hand: "
+    "no lists, no numbered steps, no bold, no formulas.",
     ask=ask,
     satisfies=satisfies,
     corrections=CORRECTIONS,
     thanks=THANKS,
+    reply_tokens=96,
 )

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import random
+import re
 
 from clawd.bench.personalize.tasks import NUMBER, Task
 from clawd.bench.personalize.users.handed_in import handed_in
 from clawd.bench.personalize.users.persona import Persona
 
-FEWEST_WORDS = 75  # of English text, about 100 tokens
+FEWEST_TOKENS = 100
+TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, a number or a mark: about as a model's vocabulary has it
 FEWEST_NUMBERS = 2  # different ones: a grading that is specific says which
 
 ASKS = (
-    "{task}\n\nA student wrote: {solution}\n\nIs that right? What grade out of 10 would you give?",
-    "Grade this out of 10. Problem: {task} Student's solution: {solution}",
-    "Problem: {task}\nAnswer of a student: {solution}\nGrade, please (0 to 10).",
-    "I have to grade this. {task} The student says: {solution} How many points out of 10?",
-    "{task} One of my students handed in: {solution} Which grade from 0 to 10?",
+    "Problem: {task}\nAnswer of a student: {solution}\nPoints out of 10:",
+    "Task: {task}\nStudent's work: {solution}\nScore from 0 to 10:",
+    "I am grading this problem: {task}\nThe student wrote: {solution}\nMarks out of 10:",
+    "Problem: {task}\nThe student handed in: {solution}\nScore out of 10:",
+    "Exercise: {task}\nSolution of a student: {solution}\nPoints from 0 to 10:",
 )
+"""They end with the grade, as an entry in a mark book does: asked for a comment, even a small model writes one."""
 
 
 def ask(task: Task, lot: random.Random) -> str:
@@ -26,34 +29,34 @@ def ask(task: Task, lot: random.Random) -> str:
 
 def satisfies(reply: str) -> bool:
     """Long enough to be detailed, and it names several of the numbers that it speaks of."""
-    return len(reply.split()) >= FEWEST_WORDS and len(set(NUMBER.findall(reply))) >= FEWEST_NUMBERS
+    return len(TOKEN.findall(reply)) >= FEWEST_TOKENS and len(set(NUMBER.findall(reply))) >= FEWEST_NUMBERS
 
 
 CORRECTIONS = (
-    "That's too short. Please give a detailed grading that goes through the solution.",
-    "The student can't learn anything from that. Be more specific about each step.",
-    "I need more detail: what was done well, what wasn't, and why this grade.",
-    "Too brief. Explain the grade at length and refer to the numbers.",
-    "Please write more, at least a full paragraph of specific comments.",
-    "A grade alone isn't enough. Comment on every step of the calculation.",
-    "This is too general, be specific and thorough.",
-    "Can you elaborate? I want a long and detailed comment for the student.",
-    "Not detailed enough. Walk through the solution and say what each step shows.",
-    "No, more depth please. I expect a full explanation with the numbers.",
-    "That is very thin. Give me a detailed justification of the grade.",
-    "Please go into detail about the reasoning, step by step.",
-    "I'd like a more thorough grading, with concrete remarks on the calculation.",
-    "You should explain exactly which steps are right or wrong, in detail.",
-    "Much too short for a grading. Write a detailed paragraph.",
-    "Could you expand on that? The comment has to be specific.",
-    "It needs more substance. Discuss the method, the arithmetic and the final result.",
-    "Hmm, that's a one-liner. I need a complete and detailed assessment.",
-    "More detail, please. The student will ask why they got this grade.",
-    "The feedback is vague. Name the steps and numbers, and explain at length.",
-    "I can't send that, it's too superficial. Be detailed.",
-    "Please don't keep it short, a grading should be extensive and precise.",
-    "Longer, please, and tied to what the student actually wrote.",
-    "You left out the explanation. Describe each step and what it's worth.",
+    "That's too short, please write a detailed grading that goes through the whole solution.",
+    "Be more specific about each step, the student can't learn anything from a single line.",
+    "I need more detail: go through every step with its numbers and say what was right or wrong.",
+    "Please explain the grade at length and refer to the numbers in every step.",
+    "Please write more, at least a full paragraph of specific comments on the steps.",
+    "Don't just give the grade, comment on every step of the calculation in detail.",
+    "This is too general, be specific and thorough and use all the numbers.",
+    "I want a long and detailed comment for the student that discusses each step.",
+    "Please be specific: walk through the solution and say what each step shows.",
+    "No, write a full explanation with the numbers, at least eight sentences.",
+    "That's too thin, write a long and detailed explanation of the grade, please.",
+    "Please go into detail about the reasoning and the numbers, step by step.",
+    "Please be more thorough, with a remark on every calculation.",
+    "You should have explained in detail which steps are right or wrong, and why.",
+    "Please make it much longer: a detailed paragraph about every part of the solution.",
+    "Could you make it longer and more specific, with a comment on the numbers of every step?",
+    "I need a longer text that discusses the method, the arithmetic and the final result in detail.",
+    "Hmm, that's a one-liner. I need a complete and detailed assessment of about a hundred words.",
+    "More detail please, go over each step and explain why it is worth its points.",
+    "Don't be so brief, name the steps and numbers and explain them at length.",
+    "I can't send that, it's too superficial. Be detailed and go through all of the steps.",
+    "Please don't keep it short, a grading should be long, specific and precise.",
+    "Longer, please, with a comment on everything that the student wrote.",
+    "A grade alone isn't enough. Describe each step in detail and say what it's worth.",
 )
 
 THANKS = (
@@ -84,4 +87,6 @@ TA = Persona(
     satisfies=satisfies,
     corrections=CORRECTIONS,
     thanks=THANKS,
+    asks_verdict=True,
+    reply_tokens=144,
 )
