@@ -9,20 +9,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import psutil
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from clawd.cli.adapters import find_version
+from clawd.cli.memory_view import expected_memory, show_memory
 from clawd.cli.opening import open_folder, open_store, served_model, settings_of
-from clawd.config import LearnSettings
 from clawd.daemon import address, record
 from clawd.doorbell import ring
 from clawd.errors import ClawdError, NotRunning, UpdateRefused
-from clawd.learner.budget import MIB, Work
-from clawd.learner.room import expected, room_waits_for
 from clawd.model import names
 from clawd.paths import DataFolder
 from clawd.store import Store
@@ -148,28 +145,10 @@ def _dry_run(folder: DataFolder, store: Store, adapter: Adapter) -> dict[str, An
         "hints": sum(len(one.hints) for one in lessons),
         "prompt_tokens": sum(one.prompt_tokens for one in lessons),
         "response_tokens": sum(one.response_tokens for one in lessons),
-        "memory": _memory(folder, lessons, learn),
+        "memory": expected_memory(served_model(folder)[0], lessons, learn),
         "too_long": [one.turn_id for one in too_long],
         "waits_for": _waits_for(folder, store, adapter, len(lessons), learn.samples_per_update),
         "lessons": [asdict(one) for one in lessons],
-    }
-
-
-def _memory(folder: DataFolder, lessons: Sequence[Lesson], learn: LearnSettings) -> dict[str, Any] | None:
-    """In 2²⁰ bytes; None: it may be computed on a GPU, or can't be told for this model."""
-    base, free_mb = served_model(folder)[0], psutil.virtual_memory().available / MIB
-    lengths = [one.prompt_tokens + one.response_tokens for one in lessons]
-    longest = max((length for length in lengths if length <= learn.max_sample_tokens), default=0)
-    work = Work(longest, max((len(one.hints) for one in lessons), default=0))
-    budget = expected(base, work, learn, free_mb)
-    if budget is None:
-        return None
-    return {
-        "needed_mb": budget.total_mb,
-        "free_mb": round(free_mb),
-        "checkpointing": budget.form.checkpointing,
-        "parts_mb": {name: round(size / MIB) for name, size in budget.parts.items()},
-        "problem": room_waits_for(base, work, learn, free_mb),
     }
 
 
@@ -206,7 +185,7 @@ def _show_dry_run(facts: dict[str, Any]) -> None:
     if facts["too_long"]:
         console.print(f"{len(facts['too_long'])} of them are longer than learn.max_sample_tokens.", soft_wrap=True)
     console.print(f"It waits for: {escape(str(facts['waits_for']))}", soft_wrap=True)
-    _show_memory(console, facts["memory"])
+    show_memory(console, facts["memory"])
     table = Table("turn", "user", "reward", "asked", "answered", "hints")
     for one in facts["lessons"]:
         reward = "none" if one["reward"] is None else f"{one['reward']:+d}"
@@ -214,19 +193,6 @@ def _show_dry_run(facts: dict[str, Any]) -> None:
         table.add_row(*map(escape, (one["turn_id"], one["user"], reward, *texts)))
     if facts["lessons"]:
         console.print(table)
-
-
-def _show_memory(console: Console, memory: dict[str, Any] | None) -> None:
-    if memory is None:
-        return
-    parts = ", ".join(f"{name} {size}" for name, size in memory["parts_mb"].items())
-    how = ", layers computed again for the backward pass" if memory["checkpointing"] else ""
-    console.print(
-        f"It is computed to need {memory['needed_mb']} MB of memory{how}; {memory['free_mb']} MB are free. ({parts})",
-        soft_wrap=True,
-    )
-    if memory["problem"]:
-        console.print(f"{memory['problem']}.", soft_wrap=True)
 
 
 def _excerpt(text: str) -> str:
