@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from clawd.learner.train.drift import drift
 from clawd.learner.train.forward import micro_batches
 from clawd.learner.train.gate import gains
 from clawd.learner.train.gated import gated, use_lean_gates
+from clawd.learner.train.machine import give_back_memory
 from clawd.learner.train.neutral import read_neutral
 from clawd.learner.train.optimizer import make_optimizer
 from clawd.learner.train.policy import Policy
@@ -168,6 +171,16 @@ def test_every_tensor_of_an_update_is_made_on_the_policys_device(tmp_path: Path,
     metrics |= mismatch(scored, 2.0) | effect(policy, batch) | drift(policy, scored, groups)
     assert all(isinstance(value, float) for value in metrics.values())
     assert len(gains(policy, scored[:3], settings.loss)) == 3
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_what_the_heap_holds_free_is_given_back() -> None:
+    process, size, count = psutil.Process(), 1 << 16, 2000
+    held = [bytearray(b"x" * size) for _ in range(count)]
+    del held[:-1]  # the last one pins the heap's end
+    before = process.memory_info().rss
+    give_back_memory()
+    assert before - process.memory_info().rss > size * count / 2
 
 
 class TestRoom:

@@ -16,6 +16,7 @@ from clawd.learner.train import guards
 from clawd.learner.train.batch import Scored, in_order, loss_inputs, read_groups, response_logprobs
 from clawd.learner.train.drift import drift, k3_to_old
 from clawd.learner.train.losses import LossInputs, Metrics, hybrid_loss, merge
+from clawd.learner.train.machine import give_back_memory
 from clawd.learner.train.neutral import NeutralGroup, accumulate_neutral
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.trust import TrustRegion, kl_to_old
@@ -131,6 +132,7 @@ def take_step(
         loss, means = _with_neutral(policy, batch, settings, batch.begun.loss, batch.begun.metrics)
     else:
         optimizer.zero_grad(set_to_none=True)
+        give_back_memory()
         loss, means = accumulate(policy, batch, settings)
     norm = float(torch.nn.utils.clip_grad_norm_(weights, settings.grad_clip))
     if not (math.isfinite(loss) and math.isfinite(norm)):
