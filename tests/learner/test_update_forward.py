@@ -59,7 +59,7 @@ class TestPacking:
         assert micro_batches([], 10) == []
 
     def test_padding_by_hand(self):
-        batch = pad([TokenSequence([5, 6], [7, 8]), TokenSequence([1], [2])])
+        batch = pad([TokenSequence([5, 6], [7, 8]), TokenSequence([1], [2])], torch.device("cpu"))
         assert batch.input_ids.tolist() == [[5, 6, 7], [1, 0, 0]]
         assert batch.response_ids.tolist() == [[7, 8], [2, 0]]
         assert batch.tokens.tolist() == [[True, True], [True, False]]
@@ -74,6 +74,7 @@ class TestHead:
     @pytest.mark.parametrize("chunk", [1 << 25, 64])
     def test_gradient_against_finite_differences(self, monkeypatch, chunk):
         monkeypatch.setattr(forward, "CHUNK_LOGITS", chunk)
+        monkeypatch.setattr(forward, "LEAST_ROWS", 1)
         torch.manual_seed(0)
         head = torch.randn(32, 6, dtype=torch.float64)
         hidden = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
@@ -421,7 +422,17 @@ def test_made_ahead_it_is_found_and_what_a_killed_process_left_goes(tmp_path):
     (cache / f".{name}.4711").mkdir()
     (cache / f".{name}.4711" / "model.safetensors").write_bytes(b"half")
 
-    command = [sys.executable, "-m", "clawd.learner.train.prepare", str(gguf), FINGERPRINT, str(cache), "float32", "60"]
+    command = [
+        sys.executable,
+        "-m",
+        "clawd.learner.train.prepare",
+        str(gguf),
+        FINGERPRINT,
+        str(cache),
+        "float32",
+        "cpu",
+        "60",
+    ]
     subprocess.run(command, check=True)
 
     assert sorted(path.name for path in cache.iterdir()) == [f".{name}.lock", name]

@@ -16,7 +16,8 @@ from typing import Literal
 from clawd.bench.daemon import throw_away_daemon
 from clawd.bench.demo.persona import CORRECTIONS, QUESTIONS, satisfies
 from clawd.bench.personalize.arms import NO_LEARNING
-from clawd.bench.personalize.driver import Chat, Completion, Messages
+from clawd.bench.personalize.driver import Chat, Completion
+from clawd.bench.personalize.memory import Messages
 from clawd.config import ModelSettings
 from clawd.errors import BenchFailed
 from clawd.learner.hints import Render, hint_prompts

@@ -21,6 +21,7 @@ from clawd.presence import VARIABLE
 log = logging.getLogger(__name__)
 
 NEEDED = ("torch", "transformers", "peft", "safetensors")
+PACKS = "bitsandbytes"
 KILL_AFTER_S = 2.0
 KEEP_LOG_BYTES = 10 * 2**20
 COMMAND = (sys.executable, "-m", "clawd.learner.train.update")
@@ -66,21 +67,24 @@ class LocalBackend:
         self._environment = {"PYTHONUNBUFFERED": "1", **told}
         self._log_file = log_file
         self._nice = settings.nice
-        self._dtype = settings.dtype
         self._max_pause_s = settings.max_pause_s
+        self._packs = settings.quantise == "nf4"
+        self._formats = (settings.dtype, settings.device)
         self._command = tuple(command)
         self._prepare_command = tuple(prepare_command)
         self._preparing: subprocess.Popen[bytes] | None = None  # kept, so that its end is noticed and it is no zombie
 
     def unavailable(self) -> str | None:
         missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-        if not missing:
-            return None
-        return f"{', '.join(missing)} can't be found: install clawd with its extra, `pip install 'clawd[train]'`"
+        if missing:
+            return f"{', '.join(missing)} can't be found: install clawd with its extra, `pip install 'clawd[train]'`"
+        if self._packs and importlib.util.find_spec(PACKS) is None:
+            return f"{PACKS} can't be found, which learn.quantise = nf4 needs: `pip install 'clawd[quant]'`"
+        return None
 
     def prepare(self, base: Path, fingerprint: str, cache: Path) -> None:
         try:
-            what = (str(base), fingerprint, str(cache), self._dtype, str(self._max_pause_s))
+            what = (str(base), fingerprint, str(cache), *self._formats, str(self._max_pause_s))
             self._preparing = self._run([*self._prepare_command, *what])
         except OSError as error:
             log.warning("the dense base is not made ahead: %s", error)

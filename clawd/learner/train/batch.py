@@ -140,7 +140,7 @@ def read_groups(
     advantages, _ = advantages_of(samples, baseline)
     for group in groups:
         chosen = [samples[index] for index in group]
-        batch = pad([sequence_of(sample) for sample in chosen])
+        batch = pad([sequence_of(sample) for sample in chosen], policy.device)
         base = _base(policy, batch, settings.loss)
         lends = settings.loss.teacher == "old" and any(sample.hints for sample in chosen)
         cache = DynamicCache() if lends else None
@@ -217,7 +217,7 @@ def response_logprobs(policy: Policy, samples: Sequence[Sample], groups: Sequenc
     """(T,) for every sample: log-probabilities of its response under the policy as it stands."""
     found: dict[int, Tensor] = {}
     for group in groups:
-        batch = pad([sequence_of(samples[index]) for index in group])
+        batch = pad([sequence_of(samples[index]) for index in group], policy.device)
         found |= dict(zip(group, _response_logprobs(policy, batch), strict=True))
     return [found[index] for index in range(len(samples))]
 
@@ -230,7 +230,7 @@ def _response_logprobs(policy: Policy, batch: Padded) -> Sequence[Tensor]:
 
 def loss_inputs(policy: Policy, scored: Sequence[Scored]) -> LossInputs:
     """One forward pass with gradient over a micro-batch, put beside what was known before."""
-    batch = pad([sequence_of(entry.sample) for entry in scored])
+    batch = pad([sequence_of(entry.sample) for entry in scored], policy.device)
     support_ids = _stack([entry.support_ids for entry in scored], batch)
     asked = torch.cat([batch.response_ids[..., None], support_ids], dim=-1)[batch.tokens]
     cur = unpack(picked_logprobs(response_hidden(policy, batch), policy.head, asked), batch.tokens)
@@ -239,19 +239,20 @@ def loss_inputs(policy: Policy, scored: Sequence[Scored]) -> LossInputs:
 
 def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor) -> LossInputs:
     """`cur`: (B, T, 1 + K), of the response and of the support."""
-    advantages = torch.tensor([entry.advantage for entry in scored])
+    device = cur.device
+    advantages = torch.tensor([entry.advantage for entry in scored], device=device)
     return LossInputs(
         tokens=batch.tokens,
         cur=cur[..., 0],
         old=_stack([entry.old for entry in scored], batch),
-        rollout=_stack([torch.tensor(entry.sample.rollout_logprobs) for entry in scored], batch),
+        rollout=_stack([entry.old.new_tensor(entry.sample.rollout_logprobs) for entry in scored], batch),
         advantages=advantages[:, None].expand(batch.tokens.shape),
-        scored=torch.tensor([entry.sample.scored for entry in scored]),
+        scored=torch.tensor([entry.sample.scored for entry in scored], device=device),
         cur_support=cur[..., 1:],
         old_support=_stack([entry.old_support for entry in scored], batch),
         teacher_support=_stack([entry.teacher_support for entry in scored], batch),
         support=_stack([entry.support for entry in scored], batch),
-        hinted=torch.tensor([bool(entry.sample.hints) for entry in scored]),
+        hinted=torch.tensor([bool(entry.sample.hints) for entry in scored], device=device),
         base=None
         if scored[0].base is None
         else _stack([entry.base for entry in scored if entry.base is not None], batch),

@@ -22,6 +22,7 @@ class Course:
     quarantined: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     held_back: list[str] = field(default_factory=list)
+    deferred: bool = False
     doubt: str | None = None
     needs_word: bool = False
     parent_fault: str | None = None
@@ -39,7 +40,7 @@ class Course:
         emit("phase", name=name, seconds=self.seconds[name])
 
     def outcome(self, state: str, reason: str | None = None) -> Outcome:
-        told = ("metrics", "quarantined", "held_back", "doubt", "needs_word", "parent_fault")
+        told = ("metrics", "quarantined", "held_back", "deferred", "doubt", "needs_word", "parent_fault")
         return Outcome.model_validate(
             {"state": state, "reason": reason, **{name: getattr(self, name) for name in told}}
         )

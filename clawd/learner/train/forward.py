@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from clawd.learner.budget import CHUNK_LOGITS, LEAST_ROWS
 from clawd.learner.train.policy import Policy
 
-CHUNK_LOGITS = 1 << 24  # float32 logits held at a time: 64 MiB; each chunk reads the whole head
 BLOCK_LOGITS = 1 << 17  # of them worked on at a time: 512 KiB, which stay in the processor's cache
 
 
@@ -57,21 +57,26 @@ def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return groups
 
 
-def pad(sequences: Sequence[TokenSequence]) -> Padded:
+def pad(sequences: Sequence[TokenSequence], device: torch.device) -> Padded:
     batch = len(sequences)
     longest = max(sequence.length for sequence in sequences)
     longest_response = max(len(sequence.response_ids) for sequence in sequences)
-    input_ids = torch.zeros(batch, longest, dtype=torch.int64)
-    response_ids = torch.zeros(batch, longest_response, dtype=torch.int64)
-    tokens = torch.zeros(batch, longest_response, dtype=torch.bool)
-    positions = torch.zeros(batch, longest_response, dtype=torch.int64)
+    # Put together on the CPU, where that is quick.
+    input_ids = torch.zeros(batch, longest, dtype=torch.int64, device="cpu")
+    response_ids = torch.zeros(batch, longest_response, dtype=torch.int64, device="cpu")
+    tokens = torch.zeros(batch, longest_response, dtype=torch.bool, device="cpu")
+    positions = torch.zeros(batch, longest_response, dtype=torch.int64, device="cpu")
     for row, sequence in enumerate(sequences):
         count, start = len(sequence.response_ids), len(sequence.prompt_ids) - 1
-        input_ids[row, : sequence.length] = torch.tensor((sequence.prompt_ids + sequence.response_ids)[:-1])
-        response_ids[row, :count] = torch.tensor(sequence.response_ids)
+        input_ids[row, : sequence.length] = _ids((sequence.prompt_ids + sequence.response_ids)[:-1])
+        response_ids[row, :count] = _ids(sequence.response_ids)
         tokens[row, :count] = True
-        positions[row, :count] = torch.arange(start, start + count)
-    return Padded(input_ids, response_ids, tokens, positions)
+        positions[row, :count] = torch.arange(start, start + count, device="cpu")
+    return Padded(*(made.to(device) for made in (input_ids, response_ids, tokens, positions)))
+
+
+def _ids(ids: list[int]) -> Tensor:
+    return torch.tensor(ids, device="cpu")
 
 
 def response_hidden(policy: Policy, batch: Padded, cache: DynamicCache | None = None) -> Tensor:
@@ -201,6 +206,6 @@ class _Divergence(torch.autograd.Function):
 
 
 def _chunks(hidden: Tensor, head: Tensor) -> list[slice]:
-    size = max(1, CHUNK_LOGITS // head.shape[0])
+    size = max(LEAST_ROWS, CHUNK_LOGITS // head.shape[0])
     rows = max(1, hidden.shape[0])  # of nothing there is one chunk, an empty one
     return [slice(start, start + size) for start in range(0, rows, size)]

@@ -1,6 +1,6 @@
 """Makes the dense base ahead of the first update, in a process of its own.
 
-    python -m clawd.learner.train.prepare BASE.gguf FINGERPRINT CACHE_FOLDER DTYPE MAX_PAUSE_S
+    python -m clawd.learner.train.prepare BASE.gguf FINGERPRINT CACHE_FOLDER DTYPE DEVICE MAX_PAUSE_S
 
 Does nothing where it is there already. An update that comes meanwhile waits for it. Stands back
 for people as an update does.
@@ -18,13 +18,14 @@ from clawd.lifeline import die_with_parent
 
 
 def main(arguments: list[str]) -> int:
-    base, fingerprint, cache, dtype, max_pause_s = arguments
+    base, fingerprint, cache, dtype, device, max_pause_s = arguments
     set_environment()
-    settings = LearnSettings.model_validate({"dtype": dtype, "max_pause_s": float(max_pause_s)})
+    settings = LearnSettings.model_validate({"dtype": dtype, "device": device, "max_pause_s": float(max_pause_s)})
     with Courtesy.of(settings).watching():
         from clawd.learner.train.base import prepare, training_dtype  # noqa: PLC0415  after the environment is set
+        from clawd.learner.train.devices import first_kind  # noqa: PLC0415
 
-        prepare(Path(base), fingerprint, Path(cache), training_dtype(settings.dtype))
+        prepare(Path(base), fingerprint, Path(cache), training_dtype(settings.dtype, first_kind(settings.device)))
     return 0
 
 

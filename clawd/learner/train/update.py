@@ -26,7 +26,8 @@ Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metri
     gate/neutral_kl                                     KL(cur ‖ base) on the base's answers to the bundled prompts
     gate/degenerate_*, gate/length_*, gate/runaway_*    of `candidate`, `base`; on own messages `active`, `base_own`
     gate/held_back_gain                                 towards the held-back samples' signal, nats per token
-    memory/peak_mb
+    memory/peak_mb                                  of this process, on a GPU of its tensors there
+    memory/budget_mb, memory/checkpointing          what was computed beforehand, and whether layers are computed again
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from clawd.errors import AdapterRejected, UpdateFailed, UpdateRefused
+from clawd.errors import AdapterRejected, NoRoom, UpdateFailed, UpdateRefused
 from clawd.learner.job import JOB_FILE, OUTCOME_FILE, RESULT_FOLDER, SAMPLES_FILE, Job, Outcome, Sample
 from clawd.learner.train.course import Course, emit
 from clawd.learner.train.courtesy import Courtesy
@@ -61,6 +62,9 @@ def run(folder: Path) -> Outcome:
         outcome = course.outcome("staged")
     except (UpdateRefused, AdapterRejected) as refusal:
         outcome = course.outcome("refused", str(refusal))
+    except NoRoom as shortage:
+        course.deferred = True
+        outcome = course.outcome("failed", str(shortage))
     except Exception as error:  # the outcome must say what happened, whatever it was
         log.exception("the update failed")
         outcome = course.outcome("failed", f"{type(error).__name__}: {error}")

@@ -68,8 +68,8 @@ def pick_windows(samples: Sequence[Sample]) -> list[list[int]]:
 
 @torch.no_grad()
 def _distributions(policy: Policy, windows: Sequence[list[int]], last: int) -> NDArray[np.float32]:
-    rows = [policy.hidden(torch.tensor([window]))[0, -last:].float() for window in windows]
-    logprobs: NDArray[np.float32] = torch.log_softmax(torch.cat(rows) @ policy.head.T, dim=-1).numpy()
+    rows = [policy.hidden(torch.tensor([window], device=policy.device))[0, -last:].float() for window in windows]
+    logprobs: NDArray[np.float32] = torch.log_softmax(torch.cat(rows) @ policy.head.T, dim=-1).cpu().numpy()
     return logprobs
 
 
