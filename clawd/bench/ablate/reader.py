@@ -58,14 +58,15 @@ class Reader:
     def _hidden(self, sequences: Sequence[TokenSequence]) -> list[Tensor]:
         """(N, H) of each micro-batch."""
         return [
-            response_hidden(self._policy, pad([sequences[index] for index in group])) for group in _groups(sequences)
+            response_hidden(self._policy, pad([sequences[index] for index in group], self._policy.device))
+            for group in _groups(sequences)
         ]
 
     def _mean_logprob(self, sequences: Sequence[TokenSequence]) -> float:
         """Mean over the sequences of the mean log-probability per token."""
         means: list[Tensor] = []
         for group in _groups(sequences):
-            batch = pad([sequences[index] for index in group])
+            batch = pad([sequences[index] for index in group], self._policy.device)
             asked = batch.response_ids[batch.tokens][:, None]
             values = picked_logprobs(response_hidden(self._policy, batch), self._policy.head, asked)[:, 0]
             means += [part.mean() for part in torch.split(values, batch.tokens.sum(dim=1).tolist())]
