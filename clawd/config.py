@@ -217,7 +217,9 @@ class LearnSettings(Section):
     max_load: Annotated[float, Field(gt=0)] | None = None
     """Load average of the last minute above which no update begins; none: any."""
     min_free_memory_mb: Annotated[int, Field(ge=1)] | None = None
-    """Free memory in megabytes that an update needs to begin; none: any."""
+    """Free memory in megabytes below which no update begins, however little it is computed to need; none: any."""
+    max_memory_mb: Annotated[int, Field(ge=1)] | None = None
+    """Memory in megabytes that an update may be computed to need; none: what is free on its device."""
     min_battery_percent: Annotated[int, Field(ge=0, le=100)] = 30
     """Charge below which no update begins on battery; 100: only on mains."""
     keep: Annotated[int, Field(ge=0)] = 5
@@ -249,11 +251,21 @@ class LearnSettings(Section):
     micro_batch_tokens: Annotated[int, Field(ge=32)] = 512
     """Padded tokens per forward pass."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
-    """Number format of the frozen base while training; auto: bfloat16 where the CPU multiplies it natively."""
+    """Number format of the frozen base while training; auto: bfloat16 where the processor multiplies it natively."""
+    quantise: Literal["none", "nf4"] = "none"
+    """Form of the frozen base's linear layers while training: nf4 has a quarter of bfloat16's size, and rounds."""
+    checkpointing: Literal["auto", "always", "never"] = "auto"
+    """Compute layers again for the backward pass instead of keeping what they made; auto: if memory wouldn't do."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    """Where updates are computed: cpu, cuda or cuda:N; auto: a GPU that has room for it, else the CPU."""
     threads: Annotated[int, Field(ge=1)] | None = None
     """Threads of the update; none: half of the physical cores, so that answers stay even."""
     nice: Annotated[int, Field(ge=0, le=19)] = 10
     """Niceness of the update process; at 19 it starves on a machine that is never idle."""
+    pause_when_busy: bool = True
+    """Let an update stand still while a person is being answered; judging and benchmarks don't count."""
+    max_pause_s: Annotated[float, Field(gt=0)] = 300.0
+    """With `pause_when_busy`: seconds that one update pauses in all; then it goes on beside people."""
     seed: int = 0
     """Seed of a new adapter's first weights."""
     max_rollout_mismatch: Annotated[float, Field(gt=0)] | None = 0.5
@@ -276,7 +288,7 @@ class LearnSettings(Section):
     min_effect_kl: Annotated[float, Field(ge=0)] = 1e-7
     """Smallest mean KL per token between adapter on and off; below it the adapter is without effect and refused."""
     timeout_s: Annotated[float, Field(gt=0)] = 3600.0
-    """Longest time of one update."""
+    """Longest time of one update, its pauses not counted."""
     attempts: Annotated[int, Field(ge=1)] = 3
     """Failed updates with the same samples before those are quarantined."""
     lora: LoraSettings = LoraSettings()

@@ -138,5 +138,9 @@ class UpdateRefused(ClawdError):
     """The update was computed but must not be served (a guard or check tripped); its samples are quarantined."""
 
 
+class NoRoom(ClawdError):
+    """An update would need more memory than there is; it was not begun. The text names what would need less."""
+
+
 class UpdateFailed(ClawdError):
     """The update could not be computed (a crash, no memory); its samples wait again."""

@@ -48,7 +48,7 @@ class DataFolder:
 
     @property
     def run(self) -> Path:
-        """Doorbells, resolved settings and the daemon's record: rewritten at each start."""
+        """Doorbells, the sign of people, resolved settings and the daemon's record: rewritten at each start."""
         return self.root / "run"
 
     @property
@@ -69,6 +69,11 @@ class DataFolder:
     def learner_bell(self) -> Path:
         """Rung when a turn can be judged."""
         return self.run / "learner.bell"
+
+    @property
+    def presence(self) -> Path:
+        """Held open by the server while it answers people."""
+        return self.run / "presence"
 
     @property
     def settings_file(self) -> Path:

@@ -194,7 +194,7 @@ class TestFiles:
         extras = project["optional-dependencies"]
         named = {
             re.split(r"[<>=\[ ]", requirement)[0].lower()
-            for requirement in [*project["dependencies"], *extras["train"], *extras["dev"]]
+            for requirement in [*project["dependencies"], *extras["train"], *extras["quant"], *extras["dev"]]
         }
         lines = (ROOT / "constraints-cpu.txt").read_text().splitlines()
         pinned = {line.partition("==")[0] for line in lines if "==" in line}
@@ -217,11 +217,13 @@ class TestFiles:
     def test_make_targets(self) -> None:
         done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
         listed = re.findall(r"^make (\S+)", done.stdout, re.M)
-        assert listed == ["help", "setup", "rebuild-llama", "start", "check", "test", "test-openclaw"]
+        assert listed == ["help", "setup", "rebuild-llama", "start", "check", "test", "test-openclaw", "test-nf4"]
         plan = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         order = [plan.index(part) for part in ("set_up.py", "ruff check", "ruff format --check", "mypy", "pytest")]
         assert order == sorted(order)
-        assert {"make test", "make test-openclaw"} <= set((ROOT / ".ci" / "run").read_text().splitlines())
+        assert {"make test", "make test-openclaw", "make test-nf4"} <= set(
+            (ROOT / ".ci" / "run").read_text().splitlines()
+        )
         assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from clawd import __version__
 from clawd.cli import (
+    ablate,
     adapter_merge,
     adapters,
     bench,
@@ -63,6 +64,7 @@ connect.add_to(app)
 demo.add_to(app)
 judge.add_to(app)
 bench.add_to(app)
+ablate.add_to(bench.bench)
 personalize.add_to(bench.bench)
 
 

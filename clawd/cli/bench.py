@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,25 @@ def start(quick: bool = QUICK, json_output: bool = JSON) -> None:
 
 
 @bench.command("update")
-def update(model: Path | None = MODEL, quick: bool = QUICK, json_output: bool = JSON) -> None:
+def update(
+    model: Path | None = MODEL,
+    quick: bool = QUICK,
+    json_output: bool = JSON,
+    beside: bool = typer.Option(False, "--beside", help="What people's answers lose beside an update, instead."),
+) -> None:
     """Speed and memory of an update beside a plain reference, and whether both have the same gradients."""
+    if beside:
+        from clawd.bench.update import beside as people  # noqa: PLC0415
+
+        progress = Console(stderr=True)
+        say = partial(progress.print, style="dim", highlight=False)
+        _tell(
+            lambda command: people.run(model, quick=quick, command=command, say=say),
+            "update --beside",
+            quick,
+            json_output,
+        )
+        return
     from clawd.bench.update import run as benchmark  # noqa: PLC0415
 
     _tell(lambda command: benchmark.run(model, quick=quick, command=command), "update", quick, json_output)

@@ -46,7 +46,9 @@ def add_to(bench: typer.Typer) -> None:
 def personalize(
     model: Annotated[Path | None, typer.Option(help="GGUF file; by default the embedded one.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One arm, user and seed; under ten minutes.")] = False,
-    arms: Annotated[str | None, typer.Option(help=f"Comma-separated, or all; default {DEFAULT_ARMS}.")] = None,
+    arms: Annotated[
+        str | None, typer.Option(help=f"Comma-separated, or all without Mem0's; default {DEFAULT_ARMS}.")
+    ] = None,
     users: Annotated[str | None, typer.Option(help=f"Comma-separated; default {ALL_USERS}.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each arm and user; default 3.")] = None,
     sessions: Annotated[int | None, typer.Option(min=3, help="Sessions per user and run; default 30.")] = None,
@@ -108,7 +110,9 @@ def _command(arms: Sequence[str], users: Sequence[str], settings: Sequence[str])
 def _arms(names: str) -> list[str]:
     from clawd.bench.personalize.arms import ARMS  # noqa: PLC0415
 
-    return list(ARMS) if names == "all" else _known(names, list(ARMS), "arm")
+    if names == "all":
+        return [name for name, arm in ARMS.items() if not arm.needs_mem0]
+    return _known(names, list(ARMS), "arm")
 
 
 def _users(names: str) -> list[str]:

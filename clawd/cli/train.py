@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from clawd.cli.adapters import find_version
+from clawd.cli.memory_view import expected_memory, show_memory
 from clawd.cli.opening import open_folder, open_store, served_model, settings_of
 from clawd.daemon import address, record
 from clawd.doorbell import ring
@@ -144,6 +145,7 @@ def _dry_run(folder: DataFolder, store: Store, adapter: Adapter) -> dict[str, An
         "hints": sum(len(one.hints) for one in lessons),
         "prompt_tokens": sum(one.prompt_tokens for one in lessons),
         "response_tokens": sum(one.response_tokens for one in lessons),
+        "memory": expected_memory(served_model(folder)[0], lessons, learn),
         "too_long": [one.turn_id for one in too_long],
         "waits_for": _waits_for(folder, store, adapter, len(lessons), learn.samples_per_update),
         "lessons": [asdict(one) for one in lessons],
@@ -183,6 +185,7 @@ def _show_dry_run(facts: dict[str, Any]) -> None:
     if facts["too_long"]:
         console.print(f"{len(facts['too_long'])} of them are longer than learn.max_sample_tokens.", soft_wrap=True)
     console.print(f"It waits for: {escape(str(facts['waits_for']))}", soft_wrap=True)
+    show_memory(console, facts["memory"])
     table = Table("turn", "user", "reward", "asked", "answered", "hints")
     for one in facts["lessons"]:
         reward = "none" if one["reward"] is None else f"{one['reward']:+d}"

@@ -138,6 +138,7 @@ class Outcome(Record):
     metrics: dict[str, float] = Field(default_factory=dict)
     quarantined: dict[str, str] = Field(default_factory=dict)  # sample id → why it was left out of the batch
     held_back: list[str] = Field(default_factory=list)  # ids of samples that weren't trained: they wait again
+    deferred: bool = False  # failed for want of memory, before anything was computed: that is no fault of its samples
     doubt: str | None = None  # the gate's objection to a staged version
     needs_word: bool = False  # staged, but not to be served before a person has agreed
     parent_fault: str | None = None  # what the gate found wrong with the version that serves now

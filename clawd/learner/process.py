@@ -137,7 +137,7 @@ def build(settings: Settings, folder: DataFolder, store: Store, served: ServedMo
         NotRunning: the judge is this very server, and no daemon has said where that is.
     """
     publisher = Publisher(folder, store, lambda: ring(folder.server_bell))
-    backend = LocalBackend(folder.logs / "update.log", settings.learn)
+    backend = LocalBackend(folder.logs / "update.log", settings.learn, presence=folder.presence)
     deps = Deps(folder, store, settings.learn, served, render, backend, publisher)
     asking = None
     if settings.judge.kind == "llm":

@@ -18,12 +18,14 @@ from clawd.config import LearnSettings
 from clawd.errors import UpdateFailed
 from clawd.learner import jobs
 from clawd.learner.backends import Backend, RunningUpdate
+from clawd.learner.budget import Work
 from clawd.learner.due import Machine, Moment, machine_waits_for, schedule_waits_for
 from clawd.learner.hints import Render
 from clawd.learner.job import Outcome
 from clawd.learner.jobs import ServedModel
 from clawd.learner.machine import look
 from clawd.learner.publish import Publisher
+from clawd.learner.room import room_waits_for
 from clawd.learner.trust import INTERRUPTED, Trust
 from clawd.learner.window import Window
 from clawd.paths import DataFolder
@@ -168,7 +170,17 @@ class Updates:
             or (halt and f"a look at it, then `clawd adapter resume {adapter.name}`: {halt.reason}")
             or machine_waits_for(settings, moment.machine, asked=asked)
             or (None if asked else schedule_waits_for(settings, moment))
+            or self._room_waits_for(adapter, moment)
         )
+
+    def _room_waits_for(self, adapter: Adapter, moment: Moment) -> str | None:
+        settings, served = self._deps.settings, self._deps.served
+        work = Work(
+            *self._store.signals.largest_waiting(
+                adapter.id, served.fingerprint, settings.samples_per_update, settings.max_sample_tokens
+            )
+        )
+        return room_waits_for(served.path, work, settings, moment.machine.free_memory_mb)
 
     def _prepare(self) -> None:
         if not self._prepared and self._deps.backend.unavailable() is None:
@@ -230,7 +242,8 @@ class Updates:
         deps = self._deps
         ended = current.handle.poll()
         if ended is None:
-            if deps.clock() - current.started_at <= deps.settings.timeout_s:
+            pauses_s = deps.settings.max_pause_s if deps.settings.pause_when_busy else 0.0
+            if deps.clock() - current.started_at <= deps.settings.timeout_s + pauses_s:
                 return
             current.handle.cancel()
             ended = f"cancelled after {deps.settings.timeout_s:g} s (learn.timeout_s)"
@@ -272,7 +285,7 @@ class Updates:
             self._trust.review(update.adapter_id)
             self._hold_against_parent(update, outcome)
         else:
-            self._fail(update, reason, self._deps.settings.attempts, outcome)
+            self._fail(update, reason, None if outcome.deferred else self._deps.settings.attempts, outcome)
 
     def _hold_against_parent(self, update: Update, outcome: Outcome) -> None:
         """The update is refused, so what it began from serves on: what the gate found wrong with that one counts."""
@@ -286,7 +299,7 @@ class Updates:
     def _fail(self, update: Update, reason: str, attempts: int | None, outcome: Outcome | None = None) -> None:
         self._store.updates.fail(update.id, reason, attempts)
         figures = {"metrics": outcome.metrics, "left_out": outcome.quarantined} if outcome else {}
-        if attempts is not None:
+        if attempts is not None or (outcome is not None and outcome.deferred):
             pause = self._pauses.setdefault(update.adapter_id, Pause())
             pause.failures += 1
             pause_s = min(FIRST_PAUSE_S * 2.0 ** (pause.failures - 1), LONGEST_PAUSE_S)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from clawd.config import LearnSettings
+from clawd.learner.budget import NOT_ENOUGH
 from clawd.store import Store
 from clawd.store.records import Update, Version
 from clawd.store.updates import SUPERSEDED
@@ -21,8 +22,8 @@ from clawd.store.updates import SUPERSEDED
 log = logging.getLogger(__name__)
 
 INTERRUPTED = "interrupted"
-BLAMELESS = (INTERRUPTED, SUPERSEDED, "no signal", "none of its samples can be used", "no usable sample")
-"""Parts of reasons that don't speak of learning that goes wrong: it was stopped, or had nothing to learn from."""
+BLAMELESS = (INTERRUPTED, SUPERSEDED, NOT_ENOUGH, "no signal", "none of its samples can be used", "no usable sample")
+"""Parts of reasons that don't speak of learning that goes wrong: stopped, no room, nothing to learn from."""
 
 
 class Trust:

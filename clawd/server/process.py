@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -24,6 +24,7 @@ from clawd.model.fingerprint import fingerprint
 from clawd.model.prompt import PromptRenderer
 from clawd.model.replies.families import ReplyFormat
 from clawd.paths import DataFolder
+from clawd.presence import Presence
 from clawd.server.app import create_app
 from clawd.server.engine.constraint import Compiler
 from clawd.server.engine.engine import Engine
@@ -50,10 +51,11 @@ def running_services(settings: Settings, folder: DataFolder) -> Iterator[Service
     if report.explanation:
         log.warning("%s", report.explanation)
     digest = fingerprint(model, folder.cache)
-    with Store(folder.database) as store:
+    with Store(folder.database) as store, ExitStack() as held:
         store.turns.discard_interrupted()
         saved = saved_states(folder.states, digest, settings)
-        engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts, saved=saved)
+        presence = held.enter_context(closing(Presence(folder.presence)))
+        engine = Engine(model, settings, use_extra_bufts=report.use_extra_bufts, saved=saved, presence=presence)
         engine.start()
         try:
             replies = ReplyFormat.of(engine.vocabulary, settings.model.reply_format)

@@ -180,6 +180,19 @@ class Signals:
         )
         return int(row["n"]) if row else 0
 
+    def largest_waiting(self, adapter_id: str, base_fingerprint: str, count: int, most: int) -> tuple[int, int]:
+        """Of the `count` oldest that wait, those of up to `most` tokens: the longest one's tokens, most hints."""
+        row = self._connection.row(
+            "SELECT max(tokens) AS tokens, max(hints) AS hints FROM (SELECT "
+            "turns.prompt_length + length(turns.response_ids) / 4 AS tokens, "
+            "(SELECT count(*) FROM hints WHERE hints.turn_id = turns.id) AS hints "
+            "FROM samples JOIN turns ON turns.id = samples.turn_id WHERE samples.adapter_id = ? "
+            "AND samples.state = 'waiting' AND turns.base_fingerprint = ? ORDER BY samples.rowid LIMIT ?) "
+            "WHERE tokens <= ?",
+            (adapter_id, base_fingerprint, count, most),
+        )
+        return (row["tokens"] or 0, row["hints"] or 0) if row else (0, 0)
+
     def counts(self, adapter_id: str | None = None) -> dict[str, int]:
         """Samples by state; of one adapter if named."""
         rows = self._connection.rows(

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from clawd.bench.update.job import make_samples
 from clawd.bench.update.reference import accumulate as accumulate_plainly
 from clawd.bench.update.reference import read_old
-from clawd.bench.update.run import _error
+from clawd.bench.update.run import QWEN3_4B, _error, budget_row
 from clawd.config import LearnSettings, LoraSettings
 from clawd.learner.train.base import load_base, prepare
 from clawd.learner.train.batch import score, sequence_of
@@ -61,3 +61,11 @@ def test_the_reference_computes_the_same_gradient_as_the_trainer(tmp_path: Path)
     theirs = {name: weight.grad.numpy() for name, weight in plain.named_parameters() if weight.requires_grad}
     assert _error(mine, theirs) < 1e-4
     assert _error({name: 1.5 * value for name, value in theirs.items()}, theirs) == pytest.approx(0.5)
+
+
+def test_the_budget_of_a_4b_model_is_told_by_part_and_fits_24_gb() -> None:
+    row = budget_row("nf4", QWEN3_4B, LearnSettings())
+    parts = [value for name, value in row.items() if name.endswith(", MB")]
+    assert sum(parts) == pytest.approx(row["budget_mb"], abs=len(parts))
+    assert 4_000 < row["budget_mb"] < 24_000
+    assert row["longest sample"] == LearnSettings().max_sample_tokens

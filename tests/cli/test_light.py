@@ -17,7 +17,9 @@ def loaded_by(program: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 
 
-@pytest.mark.parametrize("module", ["clawd.config", "clawd.daemon.supervisor", "clawd.lifeline", "clawd.doorbell"])
+@pytest.mark.parametrize(
+    "module", ["clawd.config", "clawd.daemon.supervisor", "clawd.lifeline", "clawd.doorbell", "clawd.presence"]
+)
 def test_import(module: str) -> None:
     assert loaded_by(f"import {module}") & (HEAVY | {"numpy", "sqlite_utils"}) == set()
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from clawd.bench.personalize.arms import ARMS
+from clawd.cli.personalize import _arms
 from tests.cli.command import clawd
 
 
@@ -17,6 +19,7 @@ from tests.cli.command import clawd
         (("--arms", ","), "No such arm"),
         (("--set", "learn.steps"), "KEY=VALUE"),
         (("--user-endpoint", "http://127.0.0.1:9/v1"), "--user-model"),
+        (("--arms", "memory,memory-mem0", "--no-plot"), "10240"),  # the embedded model's context is too short
     ],
 )
 def test_wrong_options_are_told(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
@@ -24,3 +27,8 @@ def test_wrong_options_are_told(tmp_path: Path, arguments: tuple[str, ...], says
     assert done.returncode != 0
     assert says in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_all_arms_are_those_that_need_no_further_extra() -> None:
+    assert set(_arms("all")) == {name for name in ARMS if "mem0" not in name}
+    assert _arms("memory-mem0") == ["memory-mem0"]

@@ -24,8 +24,8 @@ class Told(World):
         self.model = model
         self.base = fingerprint(model, self.data.cache)
 
-    def run(self, *arguments: str, status: int = 0) -> str:
-        done = clawd(self.data.root, *arguments, CLAWD_MODEL__PATH=str(self.model))
+    def run(self, *arguments: str, status: int = 0, environment: dict[str, str] | None = None) -> str:
+        done = clawd(self.data.root, *arguments, CLAWD_MODEL__PATH=str(self.model), **(environment or {}))
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -75,6 +75,20 @@ class TestDryRun:
     def test_says_what_stands_in_the_way(self, told: Told) -> None:
         told.store.lifecycle.halt(told.user.adapter.id, "3 updates in a row came to nothing")
         assert "clawd adapter resume default" in told.run("train", "--dry-run")
+
+    def test_says_what_memory_it_would_take(self, told: Told) -> None:
+        told.samples(2, hint="Mention the oven.")
+        memory = json.loads(told.run("train", "--dry-run", "--json", environment={"CLAWD_LEARN__DEVICE": "cpu"}))[
+            "memory"
+        ]
+        assert sum(memory["parts_mb"].values()) == pytest.approx(memory["needed_mb"], abs=len(memory["parts_mb"]))
+        assert (memory["checkpointing"], memory["problem"]) == (False, None)
+        assert memory["free_mb"] > 0
+        bounded = {"CLAWD_LEARN__DEVICE": "cpu", "CLAWD_LEARN__MAX_MEMORY_MB": "200"}
+        shown = told.run("train", "--dry-run", environment=bounded)
+        assert "It is computed to need" in shown and "not enough memory for an update" in shown
+        elsewhere = told.run("train", "--dry-run", "--json", environment={"CLAWD_LEARN__DEVICE": "cuda:0"})
+        assert json.loads(elsewhere)["memory"] is None
 
     def test_now_needs_a_daemon(self, told: Told) -> None:
         told.samples(1)

@@ -10,6 +10,7 @@ import pytest
 from clawd.config import LearnSettings
 from clawd.learner.backends import local
 from clawd.learner.backends.local import LocalBackend
+from clawd.presence import VARIABLE
 
 
 def backend(tmp_path: Path, program: str, nice: int = 7) -> LocalBackend:
@@ -32,6 +33,15 @@ def test_it_runs_the_command_on_the_job_folder_at_low_priority(tmp_path: Path) -
     assert (tmp_path / "update.log").read_text() == f"{tmp_path / 'job'} 7\n"
     assert (tmp_path / "update.log").stat().st_mode & 0o777 == 0o600
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
+
+
+def test_it_tells_where_people_are_told_of(tmp_path: Path) -> None:
+    program = f"import os; print(os.environ.get({VARIABLE!r}))"
+    command = (sys.executable, "-c", program)
+    wait_for_end(LocalBackend(tmp_path / "log", LearnSettings(), command, presence=tmp_path / "pipe").start(tmp_path))
+    assert (tmp_path / "log").read_text() == f"{tmp_path / 'pipe'}\n"
+    wait_for_end(LocalBackend(tmp_path / "other", LearnSettings(), command).start(tmp_path))
+    assert (tmp_path / "other").read_text() == "None\n"
 
 
 def test_cancelling_is_term_first(tmp_path: Path) -> None:

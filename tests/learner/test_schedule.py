@@ -179,7 +179,7 @@ def test_a_failed_update_is_tried_again_after_a_pause(
 
 def test_an_update_that_takes_too_long_is_cancelled(world: World, backend: ScriptedBackend) -> None:
     world.samples(2)
-    updates = world.updates(backend, timeout_s=10.0)
+    updates = world.updates(backend, timeout_s=10.0, pause_when_busy=False)
     updates.tick()
     backend.now = 9.0
     updates.tick()
@@ -188,6 +188,18 @@ def test_an_update_that_takes_too_long_is_cancelled(world: World, backend: Scrip
     updates.tick()
     assert backend.runs[0].cancelled and counts(world) == {"waiting": 2}
     assert "10 s (learn.timeout_s)" in world.events("update.failed")[0]["reason"]
+
+
+def test_pauses_for_people_are_no_part_of_that_time(world: World, backend: ScriptedBackend) -> None:
+    world.samples(2)
+    updates = world.updates(backend, timeout_s=10.0, max_pause_s=100.0)
+    updates.tick()
+    backend.now = 109.0
+    updates.tick()
+    assert not backend.runs[0].cancelled
+    backend.now = 110.5
+    updates.tick()
+    assert backend.runs[0].cancelled
 
 
 def test_stopping_gives_the_samples_back_without_blame(world: World, backend: ScriptedBackend) -> None:

@@ -12,6 +12,7 @@ import torch
 from clawd.config import LearnSettings
 from clawd.learner.job import MANIFEST_FILE, RESULT_FOLDER, HintPrompt, Manifest, Outcome, Sample
 from clawd.learner.train.batch import loss_inputs, score
+from clawd.learner.train.devices import make_plan
 from clawd.learner.train.losses import support_weights
 from clawd.learner.train.trainer import load
 from clawd.learner.train.update import read_job
@@ -122,7 +123,7 @@ def test_the_second_update_starts_where_the_first_ended(folder):
 def test_a_hint_moves_the_policy_towards_the_teacher(folder, samples):
     """Σ w KL-like gap at the support: ℓ_teacher - ℓ_cur, weighted as in the loss, shrinks from base to v1."""
     job, _ = read_job(folder / "v1")
-    _, policy, _ = load(job)
+    _, policy, _ = load(job, make_plan(job, samples))
     hinted = [sample for sample in samples if sample.hints]
     scored = score(policy, hinted, [[0]], SETTINGS)
     policy.load(folder / "v1" / RESULT_FOLDER)

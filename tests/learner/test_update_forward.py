@@ -17,6 +17,7 @@ from clawd.learner.job import HintPrompt
 from clawd.learner.train import forward
 from clawd.learner.train.base import load_base, matmul_precision, training_dtype
 from clawd.learner.train.batch import loss_inputs, score, sequence_of
+from clawd.learner.train.courtesy import Courtesy
 from clawd.learner.train.forward import TokenSequence, entropies, micro_batches, pad, picked_logprobs, read_head, unpack
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.steps import Batch, accumulate, score_and_begin
@@ -58,7 +59,7 @@ class TestPacking:
         assert micro_batches([], 10) == []
 
     def test_padding_by_hand(self):
-        batch = pad([TokenSequence([5, 6], [7, 8]), TokenSequence([1], [2])])
+        batch = pad([TokenSequence([5, 6], [7, 8]), TokenSequence([1], [2])], torch.device("cpu"))
         assert batch.input_ids.tolist() == [[5, 6, 7], [1, 0, 0]]
         assert batch.response_ids.tolist() == [[7, 8], [2, 0]]
         assert batch.tokens.tolist() == [[True, True], [True, False]]
@@ -73,6 +74,7 @@ class TestHead:
     @pytest.mark.parametrize("chunk", [1 << 25, 64])
     def test_gradient_against_finite_differences(self, monkeypatch, chunk):
         monkeypatch.setattr(forward, "CHUNK_LOGITS", chunk)
+        monkeypatch.setattr(forward, "LEAST_ROWS", 1)
         torch.manual_seed(0)
         head = torch.randn(32, 6, dtype=torch.float64)
         hidden = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
@@ -84,12 +86,14 @@ class TestHead:
         head, hidden = torch.randn(32, 6), torch.randn(5, 6)
         ids = torch.arange(10).reshape(5, 2)
         expected = torch.log_softmax(hidden @ head.T, dim=-1)
-        values, chosen = read_head(hidden, head, ids, k=3)
+        values, chosen, entropy = read_head(hidden, head, ids, k=3)
         assert torch.equal(chosen, torch.cat([ids, expected.topk(3).indices], dim=1))
         assert torch.allclose(values, expected.gather(1, chosen), atol=1e-6)
         assert torch.equal(values, picked_logprobs(hidden, head, chosen))
-        with_gradient, _ = read_head(hidden.clone().requires_grad_(), head, ids, k=3)
+        with_gradient, _, entropy_with_gradient = read_head(hidden.clone().requires_grad_(), head, ids, k=3)
         assert torch.equal(values, with_gradient)
+        assert torch.equal(entropy, entropy_with_gradient)
+        assert torch.equal(entropy, entropies(hidden, head))
 
     def test_entropy_by_hand(self):
         head = torch.tensor([[0.0], [1.0]])  # logits 0 and h
@@ -99,8 +103,29 @@ class TestHead:
 
     def test_large_logits_stay_finite(self):
         head, hidden = torch.eye(4) * 1e4, torch.eye(4)[:1]
-        values, _ = read_head(hidden, head, torch.tensor([[0, 1]]), 0)
+        values, _, entropy = read_head(hidden, head, torch.tensor([[0, 1]]), 0)
         assert values.tolist() == [[0.0, -1e4]]
+        assert entropy.tolist() == [0.0]
+
+    @pytest.mark.parametrize(("chunk", "block"), [(1 << 24, 1 << 17), (3000, 1500), (1, 1)])
+    @pytest.mark.parametrize(
+        ("dtype", "sharpness", "tolerance"),
+        [(torch.float64, 0.01, 1e-12), (torch.float64, 30.0, 1e-12), (torch.float32, 1.0, 3e-6)],
+    )
+    def test_against_the_plain_formula_in_float64(self, monkeypatch, chunk, block, dtype, sharpness, tolerance):
+        monkeypatch.setattr(forward, "CHUNK_LOGITS", chunk)
+        monkeypatch.setattr(forward, "BLOCK_LOGITS", block)
+        torch.manual_seed(0)
+        head, hidden = torch.randn(700, 24).to(dtype), (torch.randn(11, 24) * sharpness).to(dtype)
+        ids = torch.randint(0, 700, (11, 2))
+        plain = (hidden.double() @ head.double().T).log_softmax(dim=-1)
+        expected = -(plain.exp() * plain).sum(dim=-1)
+        for leaf in (hidden, hidden.clone().requires_grad_()):
+            values, chosen, entropy = read_head(leaf, head, ids, 4)
+            assert torch.equal(chosen, torch.cat([ids, plain.topk(4).indices], dim=1))
+            assert torch.allclose(values.double(), plain.gather(1, chosen), rtol=tolerance, atol=tolerance)
+            assert torch.allclose(entropy.double(), expected, rtol=tolerance, atol=tolerance)
+            assert not entropy.requires_grad
 
 
 class TestMatmulPrecision:
@@ -305,7 +330,7 @@ class TestAgreement:
         pairs = dict(policy.pairs())
         names = base.tensor_names(pairs)
         write_adapter_file(adapter, base, {names[m]: pair for m, pair in pairs.items()}, policy.alpha)
-        answer = validate(adapter, gguf, base, policy, mixed_samples(), SETTINGS)
+        answer = validate(adapter, gguf, base, policy, mixed_samples(), SETTINGS, Courtesy())
         assert answer["validate/base_mismatch_kl"] < 1e-5
         assert answer["validate/mismatch_kl"] < 1e-4
         assert answer["validate/effect_kl"] > 0.05
@@ -321,7 +346,7 @@ class TestAgreement:
         from clawd.errors import UpdateFailed
 
         with pytest.raises(UpdateFailed, match=r"llama\.cpp can't load"):
-            ask_llama(tmp_path / "q.npz", tmp_path / "bad.gguf", tmp_path / "bad.gguf")
+            ask_llama(tmp_path / "q.npz", tmp_path / "bad.gguf", tmp_path / "bad.gguf", Courtesy())
 
 
 def swapped_kl(folder, policy, base, other, gguf) -> float:
@@ -345,7 +370,7 @@ def swapped_kl(folder, policy, base, other, gguf) -> float:
     write_adapter_file(path, base, pairs, policy.alpha)
     strict = SETTINGS.model_copy(update={"max_mismatch_kl": 1e6})
     try:
-        return validate(path, gguf, base, policy, mixed_samples(), strict)["validate/mismatch_kl"]
+        return validate(path, gguf, base, policy, mixed_samples(), strict, Courtesy())["validate/mismatch_kl"]
     except UpdateRefused:
         return float("inf")
 
@@ -397,7 +422,17 @@ def test_made_ahead_it_is_found_and_what_a_killed_process_left_goes(tmp_path):
     (cache / f".{name}.4711").mkdir()
     (cache / f".{name}.4711" / "model.safetensors").write_bytes(b"half")
 
-    command = [sys.executable, "-m", "clawd.learner.train.prepare", str(gguf), FINGERPRINT, str(cache), "float32"]
+    command = [
+        sys.executable,
+        "-m",
+        "clawd.learner.train.prepare",
+        str(gguf),
+        FINGERPRINT,
+        str(cache),
+        "float32",
+        "cpu",
+        "60",
+    ]
     subprocess.run(command, check=True)
 
     assert sorted(path.name for path in cache.iterdir()) == [f".{name}.lock", name]

@@ -44,12 +44,13 @@ def test_only_norms_of_a_known_kind_before_the_layers_are_replaced():
         weight = None
 
     block = nn.Module()
-    block.input_layernorm, block.q_norm, block.post_attention_layernorm = (
+    block.input_layernorm, block.q_norm, block.norm, block.post_attention_layernorm = (
         norms(4, torch.float32)[1],
+        LlamaRMSNorm(4),
         LlamaRMSNorm(4),
         Other(),
     )
-    kept = block.q_norm, block.post_attention_layernorm
+    kept = block.norm, block.post_attention_layernorm
     use_lean_norms(block)
-    assert isinstance(block.input_layernorm, RmsNorm)
-    assert (block.q_norm, block.post_attention_layernorm) == kept
+    assert isinstance(block.input_layernorm, RmsNorm) and isinstance(block.q_norm, RmsNorm)
+    assert (block.norm, block.post_attention_layernorm) == kept

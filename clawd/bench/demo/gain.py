@@ -44,24 +44,24 @@ class Gain:
 def measure(base: Path, adapter: Path, threads: int) -> Gain:
     """Score the held-out replies with the adapter off and on."""
     with Vocabulary.open(base) as vocabulary:
-        renderer = PromptRenderer.of(vocabulary)
-        pairs = [
-            (_ids(renderer, vocabulary, question, good), _ids(renderer, vocabulary, question, bad))
-            for question, good, bad in HELD_OUT
-        ]
+        triples = held_out_ids(PromptRenderer.of(vocabulary))
     reader = Reader(base, adapter, SCORING_CONTEXT, threads)
     preferences = []
     for on in (False, True):
         reader.switch(on)
-        satisfying = [_mean_logprob(reader, *good) for good, _ in pairs]
-        other = [_mean_logprob(reader, *bad) for _, bad in pairs]
+        satisfying = [_mean_logprob(reader, prompt, good) for prompt, good, _ in triples]
+        other = [_mean_logprob(reader, prompt, bad) for prompt, _, bad in triples]
         preferences.append(Preference(float(np.mean(satisfying)), float(np.mean(other))))
     return Gain(*preferences)
 
 
-def _ids(renderer: PromptRenderer, vocabulary: Vocabulary, question: str, reply: str) -> tuple[list[int], list[int]]:
-    prompt = renderer.prompt_ids([{"role": "user", "content": question}])
-    return prompt, vocabulary.tokenise(reply)
+def held_out_ids(renderer: PromptRenderer) -> list[tuple[list[int], list[int], list[int]]]:
+    """The held-out triples as token ids: the question's prompt, the reply that satisfies, the one that doesn't."""
+    tokenise = renderer.vocabulary.tokenise
+    return [
+        (renderer.prompt_ids([{"role": "user", "content": question}]), tokenise(good), tokenise(bad))
+        for question, good, bad in HELD_OUT
+    ]
 
 
 def _mean_logprob(reader: Reader, prompt: list[int], reply: list[int]) -> float:

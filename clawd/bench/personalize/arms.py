@@ -6,8 +6,11 @@ A new arm is one line of `ARMS`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 NO_LEARNING = ("--learn.enabled", "false")
+
+MemoryKind = Literal["notes", "mem0", "mem0-raw"]
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,12 @@ class Arm:
     name: str
     flags: tuple[str, ...] = ()  # of `clawd start`
     joint: bool = False  # all users share one adapter, and take turns
-    memory: bool = False  # past corrections stand in the system prompt
+    memory: MemoryKind | None = None  # what past sessions leave in the system prompt; none: nothing
+
+    @property
+    def needs_mem0(self) -> bool:
+        """The extra `bench-mem0`, and to extract a model with a long context."""
+        return self.memory in ("mem0", "mem0-raw")
 
 
 def _learning(name: str, *flags: str, joint: bool = False) -> Arm:
@@ -39,7 +47,9 @@ _ARMS = (
     _learning("joint-grpo", "--learn.loss.method", "grpo", joint=True),
     _learning("joint-opd", "--learn.loss.method", "opd", joint=True),
     Arm("none", NO_LEARNING),
-    Arm("memory", NO_LEARNING, memory=True),
+    Arm("memory", NO_LEARNING, memory="notes"),
+    Arm("memory-mem0", NO_LEARNING, memory="mem0"),
+    Arm("memory-mem0-raw", NO_LEARNING, memory="mem0-raw"),
 )
 ARMS: dict[str, Arm] = {arm.name: arm for arm in _ARMS}
 """`hybrid` is the default settings: k 4, the old policy as teacher, choice by sequence, with the clip."""

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from clawd.bench.personalize.answer_check import deals_with
-from clawd.bench.personalize.memory import Memory
+from clawd.bench.personalize.memory import Memory, Messages
 from clawd.bench.personalize.tasks import Task
 from clawd.bench.personalize.users.persona import Mood, Persona, Voice, mood_of
 from clawd.errors import BenchFailed
@@ -26,8 +26,6 @@ MOST_REPLIES = 3
 REQUEST_TIMEOUT_S = 600.0
 LONGEST_WAIT_S = 1800.0
 POLL_S = 0.25
-
-Messages = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,8 @@ class Driver:
         """Play one session and wait for what the daemon makes of it."""
         lot = random.Random(f"{self._seed} {persona.name} {number}")  # noqa: S311  no secret
         asked = persona.ask(task, lot)
-        messages: Messages = [*(memory.prompt() if memory else []), {"role": "user", "content": asked}]
+        remembered = memory.prompt(asked) if memory else []
+        messages: Messages = [*remembered, {"role": "user", "content": asked}]
         exchanges: list[Exchange] = []
         answered_by = ""
         while len(exchanges) < MOST_REPLIES and (not exchanges or exchanges[-1].mood != "satisfied"):
@@ -113,11 +112,11 @@ class Driver:
             answered_by = answered_by or completion.version
             mood = mood_of(persona, task, completion.text)
             said = self._voice.say(persona, mood, messages[-1]["content"], completion.text, lot)
-            if memory:
-                memory.hear(messages[-1]["content"], completion.text, said)
             exchanges.append(Exchange(completion.id, completion.text, mood, said, completion.prompt_tokens))
             messages += [{"role": "assistant", "content": completion.text}, {"role": "user", "content": said}]
         self._chat.complete(messages, max_tokens=1)
+        if memory:
+            memory.hear(messages[len(remembered) :])
         self.wait()
         first = exchanges[0].reply
         return Session(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from clawd.bench.personalize import baseline
 from clawd.bench.personalize.arms import ARMS, NO_LEARNING, Arm
 from clawd.bench.personalize.baseline import Base
 from clawd.bench.personalize.driver import Chat, Driver, Session
+from clawd.bench.personalize.memories import memories, require_memory
 from clawd.bench.personalize.memory import Memory
 from clawd.bench.personalize.record import Conditions, JudgeReading, Records, RunRecord, require_same
 from clawd.bench.personalize.scoring import Answers, Reply, Scorer
@@ -84,7 +85,10 @@ class Experiment:
 
         Raises:
             BenchFailed: something couldn't be measured, or what is there was made under other conditions.
+            MissingExtra: an arm needs one.
         """
+        for name in self.plan.arms:
+            require_memory(ARMS[name].memory, self.plan.model)
         conditions = self.conditions()
         base = self._base(conditions)
         runs = list(self._runs())
@@ -154,7 +158,8 @@ class Experiment:
         flags = self._flags(*arm.flags, "--learn.seed", str(seed))
         with throw_away_daemon(flags) as daemon, closing(Chat(daemon.url)) as chat:
             driver = Driver(chat, self.plan.voice, seed, learns=arm.flags != NO_LEARNING)
-            sessions = self._sessions(driver, [PERSONAS[user] for user in users], arm, seed)
+            with memories(arm.memory, users, daemon, base_name(ModelSettings(), self.plan.model)) as remembered:
+                sessions = self._sessions(driver, [PERSONAS[user] for user in users], remembered, seed)
             scored = _score(daemon.folder, self.plan.model, base, sessions)
             with Store(daemon.folder.database) as store:
                 updates, judge = _updates(store), _judge(store, sessions)
@@ -172,14 +177,15 @@ class Experiment:
             seconds=round(time.monotonic() - began, 1),
         )
 
-    def _sessions(self, driver: Driver, personas: Sequence[Persona], arm: Arm, seed: int) -> list[Session]:
+    def _sessions(
+        self, driver: Driver, personas: Sequence[Persona], remembered: Mapping[str, Memory], seed: int
+    ) -> list[Session]:
         tasks = self._tasks(seed, self.plan.sessions * len(personas))
-        memories = {persona.name: Memory() if arm.memory else None for persona in personas}
         sessions = []
         for number in range(self.plan.sessions):
             for place, persona in enumerate(personas):
                 task = tasks[number * len(personas) + place]
-                session = driver.session(persona, task, number, memories[persona.name])
+                session = driver.session(persona, task, number, remembered.get(persona.name))
                 self.say(_told(session))
                 sessions.append(session)
         return sessions

@@ -11,7 +11,6 @@ is computed once more, outside of the clock.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 import warnings
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from clawd.learner.budget import MIB, Place
 from clawd.learner.job import Job, Sample
 from clawd.learner.train.machine import be_nice, set_environment
 from clawd.learner.train.update import read_job
@@ -44,13 +44,14 @@ class Clock:
         return made
 
 
-def make_adapter(job: Job, shared: Path) -> dict[str, float]:
+def make_adapter(job: Job, samples: list[Sample], shared: Path) -> dict[str, float]:
     import torch  # noqa: PLC0415  after the environment is set, here and below
 
     from clawd.learner.train.base import load_base  # noqa: PLC0415
+    from clawd.learner.train.devices import make_plan  # noqa: PLC0415
     from clawd.learner.train.trainer import load  # noqa: PLC0415
 
-    _, policy, _ = load(job)
+    _, policy, _ = load(job, make_plan(job, samples))
     load_base(job.base, job.base_fingerprint, job.cache, torch.float32)  # the other sides only read it
     generator = torch.Generator().manual_seed(1)
     for name, weight in policy.trainable().items():
@@ -62,23 +63,24 @@ def make_adapter(job: Job, shared: Path) -> dict[str, float]:
 
 
 def clawd(job: Job, samples: list[Sample], folder: Path, shared: Path) -> dict[str, float]:
-    from clawd.learner.train.base import training_dtype  # noqa: PLC0415
     from clawd.learner.train.batch import sequence_of  # noqa: PLC0415
+    from clawd.learner.train.devices import dtype_of, make_plan, peak_mb  # noqa: PLC0415
     from clawd.learner.train.forward import micro_batches  # noqa: PLC0415
     from clawd.learner.train.steps import Batch, accumulate, score_and_begin, take_steps  # noqa: PLC0415
     from clawd.learner.train.trainer import load, use_machine  # noqa: PLC0415
 
     settings, clock = job.settings, Clock()
-    dtype = training_dtype(settings.dtype)
+    plan = make_plan(job, samples)
+    dtype = dtype_of(plan)
     use_machine(settings.threads, dtype)
-    _, policy, optimizer = clock.time("load", lambda: load(job))
+    _, policy, optimizer = clock.time("load", lambda: load(job, plan))
     policy.load(shared)
     groups = micro_batches([sequence_of(sample).length for sample in samples], settings.micro_batch_tokens)
     scored, begun = clock.time("score", lambda: score_and_begin(policy, samples, groups, settings))
     keep_gradient(policy.trainable(), folder)
     batch = Batch(scored, groups, begun=begun)
     clock.time("train", lambda: take_steps(policy, optimizer, batch, settings, lambda *_: None))
-    figures = {**clock.seconds, "peak_mb": peak_mb()}
+    figures = {**clock.seconds, "peak_mb": peak_mb(plan.place) * MIB / 1e6, "budget_mb": plan.budget.total / 1e6}
     first = operations(lambda: score_and_begin(policy, samples, groups, settings))
     later = operations(lambda: accumulate(policy, batch, settings)) if settings.steps > 1 else 0
     used = (first + (settings.steps - 1) * later) / (clock.seconds["score_cpu_s"] + clock.seconds["train_cpu_s"])
@@ -101,6 +103,7 @@ def reference(job: Job, samples: list[Sample], folder: Path, shared: Path) -> di
 
     from clawd.bench.update.reference import accumulate, read_old  # noqa: PLC0415
     from clawd.learner.train.base import prepare  # noqa: PLC0415
+    from clawd.learner.train.devices import peak_mb  # noqa: PLC0415
     from clawd.learner.train.machine import training_threads  # noqa: PLC0415
 
     settings, clock = job.settings, Clock()
@@ -124,18 +127,13 @@ def reference(job: Job, samples: list[Sample], folder: Path, shared: Path) -> di
             optimizer.step()
 
     clock.time("train", train)
-    return {**clock.seconds, "peak_mb": peak_mb()}
+    return {**clock.seconds, "peak_mb": peak_mb(Place("cpu", 0)) * MIB / 1e6}
 
 
 def keep_gradient(parameters: dict[str, Any], folder: Path) -> None:
     from safetensors.torch import save_file  # noqa: PLC0415
 
     save_file({name: weight.grad.contiguous() for name, weight in parameters.items()}, folder / GRADIENT_FILE)
-
-
-def peak_mb() -> float:
-    """Largest resident set of this process so far, in 10⁶ bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def matmul_peak(dtype: Any) -> float:
@@ -157,7 +155,7 @@ def main(arguments: list[str]) -> int:
     job, samples = read_job(folder)
     be_nice(job.settings.nice)
     if side == "prepare":
-        figures = make_adapter(job, shared)
+        figures = make_adapter(job, samples, shared)
     else:
         figures = {"clawd": clawd, "reference": reference}[side](job, samples, folder, shared)
     (folder / FIGURES_FILE).write_text(json.dumps(figures))

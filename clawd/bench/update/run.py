@@ -5,6 +5,8 @@ which a busy neighbour disturbs less. Both sides use the same threads. The gradi
 whole batch's loss at the first step, from the same adapter: |g - g_reference| / |g_reference| over all LoRA factors at
 once, g by the trainer as it trains (`error`) and by it with a float32 base (`error_float32`).
 The choices of the loss (support, hint) are each side's own: near a tie rounding can turn one.
+`budget` is the memory that was computed beforehand over the measured peak. The last row of a budget is computed alone:
+a model of 4B parameters in nf4 on a GPU, for which there is none here.
 `growth` is the processor time per token of the job over that of one whose prompts and responses are half as long.
 """
 
@@ -24,10 +26,24 @@ from clawd import lifeline
 from clawd.bench.report import Goal, Report
 from clawd.bench.update.child import FIGURES_FILE, GRADIENT_FILE
 from clawd.bench.update.job import write_job
-from clawd.config import LearnSettings
+from clawd.config import LearnSettings, LoraSettings
 from clawd.errors import UpdateFailed
+from clawd.learner.budget import Form, Work, compute
 from clawd.model.embedded import embedded_model_path
+from clawd.model.shape import ModelShape
 
+QWEN3_4B = ModelShape(
+    hidden=2560,
+    layers=36,
+    heads=32,
+    kv_heads=8,
+    head_size=128,
+    inner=9728,
+    vocabulary=151936,
+    tied=True,
+    head_norms=True,
+)
+BUDGET_GOAL, GPU_MB_GOAL = 0.15, 24_000
 SPEEDUP_GOAL, ERROR_GOAL, MEMORY_GOAL, GROWTH_GOAL = 4.0, 0.02, 0.6, 1.25
 
 
@@ -48,6 +64,7 @@ def run(
         mine = bench.child("clawd", chosen)
         plain = bench.child("reference", chosen)
         exact = bench.child("clawd", chosen.model_copy(update={"dtype": "float32", "steps": 1}))
+        again = bench.child("clawd", chosen.model_copy(update={"checkpointing": "always", "steps": 1}))
         half = bench.child("clawd", chosen, length=0.5)
     error, exact_error = (_error(side["gradient"], plain["gradient"]) for side in (mine, exact))
     gradients = {"what": "gradient", "error": round(error, 5), "error_float32": round(exact_error, 6)}
@@ -57,9 +74,30 @@ def run(
         _row("reference", plain),
         _row("clawd, float32 base, one step", exact),
         _row("clawd, half as long", half),
+        _row("clawd, layers computed again, one step", again),
         gradients,
+        {"what": "checkpointing", "error": _error(again["gradient"], mine["gradient"])},
+        budget_row("budget of a 4B model: nf4, layers computed again", QWEN3_4B, chosen),
     ]
-    return Report("update", command, rows, _goals(mine, plain, error, growth))
+    return Report("update", command, rows, [*_goals(mine, plain, error, growth), *_budget_goals(mine, again)])
+
+
+def budget_row(what: str, shape: ModelShape, settings: LearnSettings) -> dict[str, Any]:
+    """The parts of an update's memory on a GPU, in 10⁶ bytes, with samples as long as the settings allow."""
+    packed = settings.model_copy(update={"quantise": "nf4", "checkpointing": "always", "lora": LoraSettings()})
+    form = Form("cuda", "bfloat16", "nf4", checkpointing=True)
+    budget = compute(shape, Work(packed.max_sample_tokens, hints=2), packed, form)
+    parts = {f"{name}, MB": round(size / 1e6) for name, size in budget.parts.items()}
+    return {"what": what, "longest sample": packed.max_sample_tokens, **parts, "budget_mb": round(budget.total / 1e6)}
+
+
+def _budget_goals(*sides: dict[str, Any]) -> list[Goal]:
+    off = max(abs(side["budget_mb"] / side["peak_mb"] - 1) for side in sides)
+    largest = budget_row("", QWEN3_4B, LearnSettings())["budget_mb"]
+    return [
+        Goal("budget_error", round(off, 3), BUDGET_GOAL, "lower"),
+        Goal("budget_4b_mb", largest, GPU_MB_GOAL, "lower"),
+    ]
 
 
 class _Bench:
@@ -112,6 +150,8 @@ def _row(what: str, figures: dict[str, Any]) -> dict[str, Any]:
         "tokens_per_s": round(train_tokens / (figures["score_s"] + figures["train_s"])),
         "peak_mb": round(figures["peak_mb"]),
     }
+    if "budget_mb" in figures:
+        row["budget_mb"] = round(figures["budget_mb"])
     if "matmul_gflops" in figures:
         row["matmul_peak_gflops"] = round(figures["matmul_gflops"])
         row["share_of_peak"] = round(figures["gflops"] / figures["matmul_gflops"], 3)

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from clawd import lifeline
 from clawd.config import LearnSettings
+from clawd.presence import VARIABLE
 
 log = logging.getLogger(__name__)
 
 NEEDED = ("torch", "transformers", "peft", "safetensors")
+PACKS = "bitsandbytes"
 KILL_AFTER_S = 2.0
 KEEP_LOG_BYTES = 10 * 2**20
 COMMAND = (sys.executable, "-m", "clawd.learner.train.update")
@@ -55,24 +57,35 @@ class LocalBackend:
         settings: LearnSettings,
         command: Sequence[str] = COMMAND,
         prepare_command: Sequence[str] = PREPARE_COMMAND,
+        presence: Path | None = None,
     ) -> None:
-        """`command` gets the job folder as its last argument; the output of both commands goes to `log_file`."""
+        """`command` gets the job folder as its last argument; the output of both commands goes to `log_file`.
+
+        `presence`: the pipe by which both know that people are being answered; none: they don't.
+        """
+        told = {} if presence is None or not settings.pause_when_busy else {VARIABLE: str(presence)}
+        self._environment = {"PYTHONUNBUFFERED": "1", **told}
         self._log_file = log_file
         self._nice = settings.nice
-        self._dtype = settings.dtype
+        self._max_pause_s = settings.max_pause_s
+        self._packs = settings.quantise == "nf4"
+        self._formats = (settings.dtype, settings.device)
         self._command = tuple(command)
         self._prepare_command = tuple(prepare_command)
         self._preparing: subprocess.Popen[bytes] | None = None  # kept, so that its end is noticed and it is no zombie
 
     def unavailable(self) -> str | None:
         missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-        if not missing:
-            return None
-        return f"{', '.join(missing)} can't be found: install clawd with its extra, `pip install 'clawd[train]'`"
+        if missing:
+            return f"{', '.join(missing)} can't be found: install clawd with its extra, `pip install 'clawd[train]'`"
+        if self._packs and importlib.util.find_spec(PACKS) is None:
+            return f"{PACKS} can't be found, which learn.quantise = nf4 needs: `pip install 'clawd[quant]'`"
+        return None
 
     def prepare(self, base: Path, fingerprint: str, cache: Path) -> None:
         try:
-            self._preparing = self._run([*self._prepare_command, str(base), fingerprint, str(cache), self._dtype])
+            what = (str(base), fingerprint, str(cache), *self._formats, str(self._max_pause_s))
+            self._preparing = self._run([*self._prepare_command, *what])
         except OSError as error:
             log.warning("the dense base is not made ahead: %s", error)
 
@@ -87,7 +100,7 @@ class LocalBackend:
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,
-                env=lifeline.environment({"PYTHONUNBUFFERED": "1"}),
+                env=lifeline.environment(self._environment),
             )
         finally:
             os.close(descriptor)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from clawd import lifeline
 from clawd.errors import UpdateFailed
 from clawd.learner.job import ADAPTER_GGUF, Job
+from clawd.learner.train.courtesy import Courtesy
 from clawd.learner.train.probe import Answer, Answers, Asked, Question
 
 TIMEOUT_S = 600.0
@@ -33,7 +33,7 @@ class Given:
     own: list[Answer] = field(default_factory=list)
 
 
-def ask_all(job: Job, adapter: Path, threads: int) -> dict[str, Given]:
+def ask_all(job: Job, adapter: Path, threads: int, courtesy: Courtesy) -> dict[str, Given]:
     """The answers of `candidate`, `base` and, where there is a parent, `active` (own messages only).
 
     Raises: UpdateFailed: llama.cpp could not be asked.
@@ -50,7 +50,7 @@ def ask_all(job: Job, adapter: Path, threads: int) -> dict[str, Given]:
         question = Question(
             base=job.base, asked=list(due.values()), most=job.settings.gate.answer_tokens, threads=threads
         )
-        found |= dict(zip(due, _ask(question).answers, strict=True))
+        found |= dict(zip(due, ask(question, courtesy).answers, strict=True))
     if kept is None:
         kept = found["base"][: len(neutral)]
         _keep(job, kept)
@@ -63,19 +63,11 @@ def ask_all(job: Job, adapter: Path, threads: int) -> dict[str, Given]:
     return given | ({"active": Given([], found["active"])} if "active" in asked else {})
 
 
-def _ask(question: Question) -> Answers:
+def ask(question: Question, courtesy: Courtesy) -> Answers:
+    """What llama.cpp answers, in a child process. Raises: UpdateFailed: it could not be asked."""
     command = [sys.executable, "-m", "clawd.learner.train.probe"]
     try:
-        done = subprocess.run(
-            command,
-            input=question.model_dump_json(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=True,
-            env=lifeline.environment(),
-        )
-        return Answers.model_validate_json(done.stdout)
+        return Answers.model_validate_json(courtesy.run(command, TIMEOUT_S, question.model_dump_json()))
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip().splitlines() or ["no message"])[-1]
         raise UpdateFailed(

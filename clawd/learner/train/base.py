@@ -21,7 +21,10 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM, GgufConfig, PreTrainedModel
 
 from clawd.errors import ModelError
-from clawd.learner.train import attention
+from clawd.learner.budget import Kind
+from clawd.learner.train import attention, packed
+from clawd.learner.train.gated import use_lean_gates
+from clawd.learner.train.machine import processor_flags, processor_format
 from clawd.learner.train.norm import use_lean_norms
 
 log = logging.getLogger(__name__)
@@ -29,17 +32,13 @@ log = logging.getLogger(__name__)
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 SEAL = "seal.json"  # the hashes of both
-NATIVE_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as the kernel calls them on x86-64 and ARM
 
 
-def training_dtype(setting: Literal["auto", "bfloat16", "float32"]) -> torch.dtype:
-    """`auto`: bfloat16 where the processor multiplies it natively; elsewhere it is emulated and slower than float32.
-
-    Native is faster with AMX and without: 4.5 times at these sizes with AVX-512 BF16 alone (`docs/results.md`).
-    """
-    if setting != "auto":
-        return torch.bfloat16 if setting == "bfloat16" else torch.float32
-    return torch.bfloat16 if NATIVE_BFLOAT16 & _processor_flags() else torch.float32
+def training_dtype(setting: Literal["auto", "bfloat16", "float32"], kind: Kind = "cpu") -> torch.dtype:
+    """The base's number format on a device; `auto`: bfloat16 where it is multiplied natively."""
+    if kind == "cuda" and setting == "auto":
+        setting = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    return torch.bfloat16 if processor_format(setting) == "bfloat16" else torch.float32
 
 
 def matmul_precision(dtype: torch.dtype, flags: set[str] | None = None) -> Literal["medium", "highest"]:
@@ -51,16 +50,26 @@ def matmul_precision(dtype: torch.dtype, flags: set[str] | None = None) -> Liter
     """
     if dtype == torch.bfloat16:
         return "medium"
-    flags = _processor_flags() if flags is None else flags
+    flags = processor_flags() if flags is None else flags
     return "medium" if "avx512f" in flags and "amx_bf16" not in flags else "highest"
 
 
-def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """The dense base, frozen, in `dtype`; from the cache if it is there and whole.
+def load_base(
+    gguf: Path,
+    fingerprint: str,
+    cache: Path,
+    dtype: torch.dtype,
+    device: str = "cpu",
+    quantise: Literal["none", "nf4"] = "none",
+) -> PreTrainedModel:
+    """The base, frozen, in `dtype` on `device`; from the cache if it is there and whole, its blocks packed if asked.
 
     Raises:
+        MissingExtra: what packs them isn't installed.
         ModelError: the file can't be read, or is of an architecture that transformers can't load from GGUF.
     """
+    if quantise == "nf4":
+        packed.require()
     folder = prepare(gguf, fingerprint, cache, dtype)
     attention.register()
     model = AutoModelForCausalLM.from_pretrained(
@@ -68,7 +77,12 @@ def load_base(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> 
     )
     model.requires_grad_(False)
     use_lean_norms(model)
-    return cast(PreTrainedModel, model.eval())
+    use_lean_gates(model)
+    if quantise == "nf4":
+        packed.pack_layers(model.model.layers, torch.device(device))
+        for rest in model.parameters():
+            rest.data = rest.data.clone()  # or the whole file would stay mapped for their sake
+    return cast(PreTrainedModel, model.to(device).eval())
 
 
 def prepare(gguf: Path, fingerprint: str, cache: Path, dtype: torch.dtype) -> Path:
@@ -110,7 +124,7 @@ def _build(gguf: Path, folder: Path, dtype: torch.dtype) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
-        _dense(gguf, aside).to(dtype).save_pretrained(aside, max_shard_size="1000GB")
+        _dense(gguf, aside, dtype).save_pretrained(aside, max_shard_size="1000GB")
         seal = {name: _sha256(aside / name) for name in (WEIGHTS, CONFIG)}
         (aside / SEAL).write_text(json.dumps(seal))
         shutil.rmtree(folder, ignore_errors=True)
@@ -119,14 +133,18 @@ def _build(gguf: Path, folder: Path, dtype: torch.dtype) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _dense(gguf: Path, folder: Path) -> PreTrainedModel:
+def _dense(gguf: Path, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     # Through a link in an empty folder: transformers takes up what lies beside the file, such as an adapter.
     link = folder / "base.gguf"
     link.symlink_to(gguf.absolute())
     try:
         # Without `dequantize` the weights stay packed and every multiplication unpacks them again.
         model = AutoModelForCausalLM.from_pretrained(
-            folder, gguf_file=link.name, quantization_config=GgufConfig(dequantize=True), local_files_only=True
+            folder,
+            gguf_file=link.name,
+            quantization_config=GgufConfig(dequantize=True),
+            local_files_only=True,
+            dtype=dtype,
         )
     except (OSError, ValueError, KeyError, RuntimeError, struct.error) as error:
         raise ModelError(f"{gguf} can't be loaded for training: {error}") from error
@@ -138,11 +156,3 @@ def _dense(gguf: Path, folder: Path) -> PreTrainedModel:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _processor_flags() -> set[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return set()
-    return {flag for line in lines if line.startswith(("flags", "Features")) for flag in line.split(":", 1)[1].split()}

@@ -20,7 +20,6 @@ from clawd.learner.train.advantages import advantages_of
 from clawd.learner.train.forward import (
     Padded,
     TokenSequence,
-    entropies,
     kl_from,
     kl_to,
     pad,
@@ -144,14 +143,14 @@ def read_groups(
     advantages, _ = advantages_of(samples, baseline)
     for group in groups:
         chosen = [samples[index] for index in group]
-        batch = pad([sequence_of(sample) for sample in chosen])
+        batch = pad([sequence_of(sample) for sample in chosen], policy.device)
         base = _base(policy, batch, settings.loss)
         lends = settings.loss.teacher == "old" and any(sample.hints for sample in chosen)
         cache = DynamicCache() if lends else None
         asked = batch.response_ids[batch.tokens][:, None]
         hidden = response_hidden(policy, batch, cache)
-        values, ids = read_head(hidden, policy.head, asked, settings.loss.support_k)
-        reads = _split(values.detach(), ids[:, 1:], hidden.detach(), entropies(hidden, policy.head), batch)
+        values, ids, entropy = read_head(hidden, policy.head, asked, settings.loss.support_k)
+        reads = _split(values.detach(), ids[:, 1:], hidden.detach(), entropy, batch)
         scored = [
             _scored(policy, sample, advantages[index], reads[row], base[row], cache, row, settings, lot)
             for row, (index, sample) in enumerate(zip(group, chosen, strict=True))
@@ -208,7 +207,7 @@ def _target(policy: Policy, sample: Sample, told: Teaching, read: Read, settings
         return told.hidden
     if settings.teacher == "base":
         with torch.no_grad(), policy.adapter_off():
-            plain = response_hidden(policy, pad([sequence_of(sample)]))
+            plain = response_hidden(policy, pad([sequence_of(sample)], policy.device))
     return plain + settings.guidance * (told.hidden - plain)
 
 
@@ -238,7 +237,7 @@ def response_logprobs(policy: Policy, samples: Sequence[Sample], groups: Sequenc
     """(T,) for every sample: log-probabilities of its response under the policy as it stands."""
     found: dict[int, Tensor] = {}
     for group in groups:
-        batch = pad([sequence_of(samples[index]) for index in group])
+        batch = pad([sequence_of(samples[index]) for index in group], policy.device)
         found |= dict(zip(group, _response_logprobs(policy, batch), strict=True))
     return [found[index] for index in range(len(samples))]
 
@@ -262,7 +261,7 @@ def _distilled(
 
 def loss_inputs(policy: Policy, scored: Sequence[Scored], settings: LossSettings) -> LossInputs:
     """One forward pass with gradient over a micro-batch, put beside what was known before."""
-    batch = pad([sequence_of(entry.sample) for entry in scored])
+    batch = pad([sequence_of(entry.sample) for entry in scored], policy.device)
     support_ids = _stack([entry.support_ids for entry in scored], batch)
     asked = torch.cat([batch.response_ids[..., None], support_ids], dim=-1)[batch.tokens]
     hidden = response_hidden(policy, batch)
@@ -272,19 +271,20 @@ def loss_inputs(policy: Policy, scored: Sequence[Scored], settings: LossSettings
 
 def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor, distilled: Tensor | None) -> LossInputs:
     """`cur`: (B, T, 1 + K), of the response and of the support."""
-    advantages = torch.tensor([entry.advantage for entry in scored])
+    device = cur.device
+    advantages = torch.tensor([entry.advantage for entry in scored], device=device)
     return LossInputs(
         tokens=batch.tokens,
         cur=cur[..., 0],
         old=_stack([entry.old for entry in scored], batch),
-        rollout=_stack([torch.tensor(entry.sample.rollout_logprobs) for entry in scored], batch),
+        rollout=_stack([entry.old.new_tensor(entry.sample.rollout_logprobs) for entry in scored], batch),
         advantages=advantages[:, None].expand(batch.tokens.shape),
-        scored=torch.tensor([entry.sample.scored for entry in scored]),
+        scored=torch.tensor([entry.sample.scored for entry in scored], device=device),
         cur_support=cur[..., 1:],
         old_support=_stack([entry.old_support for entry in scored], batch),
         teacher_support=_stack([entry.teacher_support for entry in scored], batch),
         support=_stack([entry.support for entry in scored], batch),
-        hinted=torch.tensor([bool(entry.sample.hints) for entry in scored]),
+        hinted=torch.tensor([bool(entry.sample.hints) for entry in scored], device=device),
         distilled=distilled,
         base=None
         if scored[0].base is None

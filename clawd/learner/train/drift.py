@@ -26,7 +26,7 @@ def drift(policy: Policy, scored: Sequence[Scored], groups: Sequence[list[int]])
     divergences: list[Tensor] = []
     after: list[Tensor] = []
     for group in groups:
-        batch = pad([sequence_of(scored[index].sample) for index in group])
+        batch = pad([sequence_of(scored[index].sample) for index in group], policy.device)
         hidden = response_hidden(policy, batch)
         with policy.adapter_off():
             divergences.append(kl_to(hidden, response_hidden(policy, batch), policy.head))

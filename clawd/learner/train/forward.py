@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from clawd.learner.budget import CHUNK_LOGITS, LEAST_ROWS
 from clawd.learner.train.policy import Policy
 
-CHUNK_LOGITS = 1 << 24  # float32 logits held at a time: 64 MiB; each chunk reads the whole head
+BLOCK_LOGITS = 1 << 17  # of them worked on at a time: 512 KiB, which stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -56,21 +57,26 @@ def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return groups
 
 
-def pad(sequences: Sequence[TokenSequence]) -> Padded:
+def pad(sequences: Sequence[TokenSequence], device: torch.device) -> Padded:
     batch = len(sequences)
     longest = max(sequence.length for sequence in sequences)
     longest_response = max(len(sequence.response_ids) for sequence in sequences)
-    input_ids = torch.zeros(batch, longest, dtype=torch.int64)
-    response_ids = torch.zeros(batch, longest_response, dtype=torch.int64)
-    tokens = torch.zeros(batch, longest_response, dtype=torch.bool)
-    positions = torch.zeros(batch, longest_response, dtype=torch.int64)
+    # Put together on the CPU, where that is quick.
+    input_ids = torch.zeros(batch, longest, dtype=torch.int64, device="cpu")
+    response_ids = torch.zeros(batch, longest_response, dtype=torch.int64, device="cpu")
+    tokens = torch.zeros(batch, longest_response, dtype=torch.bool, device="cpu")
+    positions = torch.zeros(batch, longest_response, dtype=torch.int64, device="cpu")
     for row, sequence in enumerate(sequences):
         count, start = len(sequence.response_ids), len(sequence.prompt_ids) - 1
-        input_ids[row, : sequence.length] = torch.tensor((sequence.prompt_ids + sequence.response_ids)[:-1])
-        response_ids[row, :count] = torch.tensor(sequence.response_ids)
+        input_ids[row, : sequence.length] = _ids((sequence.prompt_ids + sequence.response_ids)[:-1])
+        response_ids[row, :count] = _ids(sequence.response_ids)
         tokens[row, :count] = True
-        positions[row, :count] = torch.arange(start, start + count)
-    return Padded(input_ids, response_ids, tokens, positions)
+        positions[row, :count] = torch.arange(start, start + count, device="cpu")
+    return Padded(*(made.to(device) for made in (input_ids, response_ids, tokens, positions)))
+
+
+def _ids(ids: list[int]) -> Tensor:
+    return torch.tensor(ids, device="cpu")
 
 
 def response_hidden(policy: Policy, batch: Padded, cache: DynamicCache | None = None) -> Tensor:
@@ -91,63 +97,79 @@ def picked_logprobs(hidden: Tensor, head: Tensor, ids: Tensor) -> Tensor:
     return read_head(hidden, head, ids, 0)[0]
 
 
-def read_head(hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of the asked ids (N, J) and of the k most likely ones, (N, J + K), and which those are.
+def read_head(hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities of the asked ids (N, J) and the k likeliest ones, (N, J + K); which those are; entropy (N,).
 
-    Differentiable in `hidden` (N, H) alone. The same numbers to the bit whether or not a gradient is wanted.
+    The entropy, in nats, is that of the whole distribution, without gradient. The log-probabilities are differentiable
+    in `hidden` (N, H) alone. The same numbers to the bit whether or not a gradient is wanted.
     """
     values: Tensor
     chosen: Tensor
-    values, chosen = _Read.apply(hidden, head, ids, k)  # type: ignore[no-untyped-call]
-    return values, chosen
+    entropy: Tensor
+    values, chosen, entropy = _Read.apply(hidden, head, ids, k)  # type: ignore[no-untyped-call]
+    return values, chosen, entropy
 
 
 @torch.no_grad()
 def entropies(hidden: Tensor, head: Tensor) -> Tensor:
     """(N,): entropy of the distribution that each hidden state (N, H) predicts, in nats."""
-    found = []
-    for rows in _chunks(hidden, head):
-        logits = hidden[rows] @ head.T
-        logits.sub_(logits.amax(dim=-1, keepdim=True))
-        weights = logits.exp()
-        total = weights.sum(dim=-1)
-        found.append(total.log() - torch.linalg.vecdot(weights, logits) / total)
-    return torch.cat(found)
+    nothing = torch.empty(len(hidden), 0, dtype=torch.int64)
+    return read_head(hidden, head, nothing, 0)[2]
 
 
 class _Read(torch.autograd.Function):
-    """log softmax(h Wᵀ)[ids] with W frozen.
+    """log softmax(h Wᵀ)[ids] with W frozen, and the entropy.
 
     ∂/∂h Σ_j g_j ℓ_j = Σ_j g_j W[id_j] - (Σ_j g_j) E_p[W]. The expectation doesn't depend on g, so it is taken while
     the logits exist: neither they nor a softmax over the vocabulary are kept for backward or made again. Each row's
-    logits become their exponentials in place, which serve both the norm and the expectation.
+    logits become their exponentials in place, which serve the norm, the entropy and the expectation.
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        values, chosen, expected = [], [], []
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        values, chosen, entropy, expected = [], [], [], []
         for rows in _chunks(hidden, head):
             logits = hidden[rows] @ head.T
             wanted = torch.cat([ids[rows], logits.topk(k, dim=-1).indices], dim=-1) if k else ids[rows]
             picked = logits.gather(1, wanted)
-            largest = logits.amax(dim=-1, keepdim=True)
-            total = logits.sub_(largest).exp_().sum(dim=-1, keepdim=True)
+            largest, total, of_rows = _exponentiate(logits)
             values.append(picked - largest - total.log())
             chosen.append(wanted)
+            entropy.append(of_rows)
             if ctx.needs_input_grad[0]:
                 expected.append((logits @ head).div_(total))
             del logits  # or the next chunk's would stand beside it
-        all_chosen = torch.cat(chosen)
-        ctx.mark_non_differentiable(all_chosen)
+        all_chosen, all_entropy = torch.cat(chosen), torch.cat(entropy)
+        ctx.mark_non_differentiable(all_chosen, all_entropy)
         if expected:
             ctx.save_for_backward(torch.cat(expected), head, all_chosen)
-        return torch.cat(values), all_chosen
+        return torch.cat(values), all_chosen, all_entropy
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         expected, head, chosen = ctx.saved_tensors
         pull = torch.einsum("nj,njh->nh", grad, head[chosen])
         return pull - grad.sum(dim=1, keepdim=True) * expected, None, None, None
+
+
+def _exponentiate(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Replace logits (N, V) by e^(z - max z), in place; max z and Z = Σ e^(z - max z), (N, 1), and the entropy (N,).
+
+    H = log Z - E_p[z - max z]. E_p[z] = h·E_p[W] would be there for the asking where a gradient is wanted, but the
+    products of matrices may be rounded to bfloat16 (`base.matmul_precision`), and a small entropy is the difference of
+    two large numbers.
+    """
+    size = max(1, BLOCK_LOGITS // logits.shape[1])
+    parts = []
+    for block in torch.split(logits, size):
+        largest = block.amax(dim=-1, keepdim=True)
+        weights = block.sub_(largest).exp()
+        total = weights.sum(dim=-1, keepdim=True)
+        entropy = total[:, 0].log() - torch.linalg.vecdot(weights, block) / total[:, 0]
+        block.copy_(weights)
+        parts.append((largest, total, entropy))
+    largest, total, entropy = (torch.cat(column) for column in zip(*parts, strict=True))
+    return largest, total, entropy
 
 
 def kl_to(hidden: Tensor, reference: Tensor, head: Tensor) -> Tensor:
@@ -216,6 +238,6 @@ class _Coverage(torch.autograd.Function):
 
 
 def _chunks(hidden: Tensor, head: Tensor) -> list[slice]:
-    size = max(1, CHUNK_LOGITS // head.shape[0])
+    size = max(LEAST_ROWS, CHUNK_LOGITS // head.shape[0])
     rows = max(1, hidden.shape[0])  # of nothing there is one chunk, an empty one
     return [slice(start, start + size) for start in range(0, rows, size)]

@@ -79,7 +79,7 @@ def neutral_kl(policy: Policy, job: Job, answers: Sequence[Answer]) -> float:
     sequences = [TokenSequence(prompt, answer.ids) for prompt, answer in pairs if answer.ids]
     found = []
     for group in micro_batches([sequence.length for sequence in sequences], job.settings.micro_batch_tokens):
-        batch = pad([sequences[index] for index in group])
+        batch = pad([sequences[index] for index in group], policy.device)
         with policy.adapter_off():
             base = response_hidden(policy, batch)
         found.append(kl_to(response_hidden(policy, batch), base, policy.head))
@@ -93,7 +93,7 @@ def base_nats(policy: Policy, prompts: Sequence[list[int]], answers: Sequence[li
     sequences = [TokenSequence(prompts[place], answers[place]) for place in places]
     surprise = [0.0] * len(answers)
     for group in micro_batches([sequence.length for sequence in sequences], budget):
-        batch = pad([sequences[index] for index in group])
+        batch = pad([sequences[index] for index in group], policy.device)
         asked = batch.response_ids[batch.tokens][:, None]
         with policy.adapter_off():
             logprobs = unpack(picked_logprobs(response_hidden(policy, batch), policy.head, asked), batch.tokens)

@@ -40,7 +40,7 @@ def read_neutral(
     for group in micro_batches([sequence.length for sequence in sequences], budget):
         chosen = [sequences[index] for index in group]
         with torch.no_grad(), policy.adapter_off():
-            groups.append(NeutralGroup(chosen, response_hidden(policy, pad(chosen))))
+            groups.append(NeutralGroup(chosen, response_hidden(policy, pad(chosen, policy.device))))
     return groups
 
 
@@ -49,7 +49,7 @@ def accumulate_neutral(policy: Policy, groups: Sequence[NeutralGroup], weight: f
     prompts = sum(len(group.sequences) for group in groups)
     total, divergence = 0.0, Mean(0.0, 0.0)
     for group in groups:
-        batch = pad(group.sequences)
+        batch = pad(group.sequences, policy.device)
         values = kl_to(response_hidden(policy, batch), group.base_hidden, policy.head)
         means = [part.mean() for part in torch.split(values, batch.tokens.sum(dim=1).tolist())]
         loss = weight * torch.stack(means).sum() / prompts
@@ -84,7 +84,7 @@ def _kept(path: Path, count: int) -> list[list[int]] | None:
 @torch.no_grad()
 def greedy(policy: Policy, prompt: Sequence[int], most: int) -> list[int]:
     """The base's most likely continuation, up to its end token."""
-    ids = torch.tensor([list(prompt)])
+    ids = torch.tensor([list(prompt)], device=policy.device)
     with policy.adapter_off():
         whole: Tensor = policy.model.get_base_model().generate(
             input_ids=ids,

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+NAMES = ("layernorm", "q_norm", "k_norm")  # not the last one: what it gives stays float32
 PLAIN = frozenset({"LlamaRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm"})  # others may scale in another way
 
 
@@ -47,8 +48,8 @@ class _Normalised(torch.autograd.Function):
 
 
 def use_lean_norms(model: nn.Module) -> None:
-    """Put this form in place of the norms before attention and MLP of every block."""
+    """Put this form in place of the norms of every block: before attention and MLP, and of queries and keys."""
     for block in model.modules():
         for name, child in list(block.named_children()):
-            if name.endswith("layernorm") and type(child).__name__ in PLAIN:
+            if name.endswith(NAMES) and type(child).__name__ in PLAIN:
                 setattr(block, name, RmsNorm(cast(nn.Parameter, child.weight), cast(float, child.variance_epsilon)))

@@ -32,8 +32,10 @@ def make_optimizer(parameters: dict[str, nn.Parameter], settings: LearnSettings,
 
 def save_optimizer(optimizer: torch.optim.AdamW, parameters: dict[str, nn.Parameter], folder: Path) -> None:
     """Write moments and step count, keyed `<moment>.<parameter>`."""
-    tensors = {f"{moment}.{name}": optimizer.state[p][moment] for name, p in parameters.items() for moment in MOMENTS}
-    tensors[STEP] = optimizer.state[next(iter(parameters.values()))][STEP]
+    tensors = {
+        f"{moment}.{name}": optimizer.state[p][moment].cpu() for name, p in parameters.items() for moment in MOMENTS
+    }
+    tensors[STEP] = optimizer.state[next(iter(parameters.values()))][STEP].cpu()
     save_file(tensors, folder / OPTIMIZER_FILE)
 
 
@@ -45,6 +47,7 @@ def load_optimizer(optimizer: torch.optim.AdamW, parameters: dict[str, nn.Parame
             moments = {moment: tensors[f"{moment}.{name}"] for moment in MOMENTS}
             if any(value.shape != parameter.shape for value in moments.values()):
                 raise UpdateFailed(f"The optimizer state in {folder} has another shape for {name}.")
-            optimizer.state[parameter] = {STEP: tensors[STEP].clone(), **moments}
+            placed = {moment: value.to(parameter.device) for moment, value in moments.items()}
+            optimizer.state[parameter] = {STEP: tensors[STEP].clone(), **placed}
     except (OSError, SafetensorError, KeyError) as error:
         raise UpdateFailed(f"The optimizer state in {folder} can't be read: {error}") from error

@@ -24,6 +24,8 @@ from transformers import DynamicCache, PreTrainedModel
 from clawd.config import LoraSettings
 from clawd.errors import UpdateFailed
 from clawd.learner.job import PEFT_CONFIG, PEFT_WEIGHTS
+from clawd.learner.train.checkpointing import recompute_layers
+from clawd.learner.train.packed import dense_weight, number_format
 from clawd.model.lora import LoraPair
 
 NAME = "default"
@@ -33,8 +35,13 @@ PREFIX = "base_model.model."  # PEFT's, before the name that the module has in t
 class Policy:
     """One adapter on one base. Not for concurrent use."""
 
-    def __init__(self, base: PreTrainedModel, settings: LoraSettings, seed: int, base_name: str) -> None:
-        """Fresh LoRA weights: A random from `seed`, B zero, so the policy begins as the base."""
+    def __init__(
+        self, base: PreTrainedModel, settings: LoraSettings, seed: int, base_name: str, *, checkpointing: bool = False
+    ) -> None:
+        """Fresh LoRA weights: A random from `seed`, B zero, so the policy begins as the base.
+
+        `checkpointing`: keep each layer's input alone for the backward pass (`checkpointing.py`).
+        """
         torch.manual_seed(seed)
         blocks = [name for name, module in base.named_modules() if isinstance(module, nn.Linear) and ".layers." in name]
         config = LoraConfig(
@@ -49,6 +56,8 @@ class Policy:
             self.model: PeftModel = get_peft_model(base, config)
         self.model.peft_config[NAME].base_model_name_or_path = base_name  # not the cache folder that PEFT sees
         self.model.eval()
+        if checkpointing:
+            recompute_layers(base.model.layers)
         # float32 even under a bfloat16 base: the logits of a large vocabulary need more than eight bits.
         head: Tensor = base.get_output_embeddings().weight
         self.head = head.detach().float()  # (V, H)
@@ -77,6 +86,11 @@ class Policy:
         return float(self.model.peft_config[NAME].lora_alpha)
 
     @property
+    def device(self) -> torch.device:
+        """Where all of it lies, and where what it is asked must lie."""
+        return self.head.device
+
+    @property
     def vocabulary(self) -> int:
         return int(self.head.shape[0])
 
@@ -85,12 +99,12 @@ class Policy:
         for name, module in self.model.named_modules():
             if isinstance(module, LoraLinear):
                 a, b = module.factors()
-                yield name.removeprefix(PREFIX), LoraPair(a.detach().numpy(), b.detach().numpy())
+                yield name.removeprefix(PREFIX), LoraPair(a.detach().cpu().numpy(), b.detach().cpu().numpy())
 
     def save(self, folder: Path) -> None:
         """Write PEFT's two files."""
         weights = {
-            name: weight.contiguous()
+            name: weight.cpu().contiguous()
             for name, weight in get_peft_model_state_dict(self.model, save_embedding_layers=False).items()
         }
         save_file(dict(sorted(weights.items())), folder / PEFT_WEIGHTS, metadata={"format": "pt"})
@@ -132,35 +146,38 @@ class LoraLinear(PeftLinear):  # type: ignore[misc]  # PEFT has no types
 
     def forward(self, x: Tensor, *_: Any, **__: Any) -> Tensor:
         base = self.get_base_layer()
-        x = x.to(base.weight.dtype)
+        x = x.to(number_format(base))
         if self.disable_adapters:
-            return nn.functional.linear(x, base.weight, base.bias)
+            return nn.functional.linear(x, dense_weight(base), base.bias)
         a, b = self.factors()
-        product: Tensor = _LoraProduct.apply(x, base.weight, base.bias, a, b, self.scaling[NAME])  # type: ignore[no-untyped-call]
+        product: Tensor = _LoraProduct.apply(x, base, a, b, self.scaling[NAME])  # type: ignore[no-untyped-call]
         return product
 
 
 class _LoraProduct(torch.autograd.Function):
-    """y = x Wᵀ + bias + s (x Aᵀ) Bᵀ with W frozen; gradients for x, A and B."""
+    """y = x Wᵀ + bias + s (x Aᵀ) Bᵀ with W frozen; gradients for x, A and B.
+
+    Takes the layer and not W: one that is kept packed is unpacked for each pass, and dense only as long as that takes.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor, scale: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, base: nn.Linear, a: Tensor, b: Tensor, scale: float) -> Tensor:
         flat = x.reshape(-1, x.shape[-1])
         low_a, low_b = a.to(x.dtype), (b * scale).to(x.dtype)
         z = flat @ low_a.T  # (tokens, r)
-        y = nn.functional.linear(flat, weight, bias).addmm_(z, low_b.T)
-        ctx.save_for_backward(flat, z, weight, low_a, low_b)
-        ctx.scale = scale
+        y = nn.functional.linear(flat, dense_weight(base), base.bias).addmm_(z, low_b.T)
+        ctx.save_for_backward(flat, z, low_a, low_b)
+        ctx.base, ctx.scale = base, scale
         return y.view(*x.shape[:-1], -1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        flat, z, weight, low_a, low_b = ctx.saved_tensors
+        flat, z, low_a, low_b = ctx.saved_tensors
         g = grad.reshape(-1, grad.shape[-1])
         g_z = g @ low_b
         g_a = (g_z.T @ flat).float()
         g_b = (g.T @ z).float() * ctx.scale
         g_x = None
         if ctx.needs_input_grad[0]:
-            g_x = (g @ weight).addmm_(g_z, low_a).view(*grad.shape[:-1], -1)
-        return g_x, None, None, g_a, g_b, None
+            g_x = (g @ dense_weight(ctx.base)).addmm_(g_z, low_a).view(*grad.shape[:-1], -1)
+        return g_x, None, g_a, g_b, None

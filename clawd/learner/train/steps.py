@@ -16,6 +16,7 @@ from clawd.learner.train import guards
 from clawd.learner.train.batch import Scored, in_order, loss_inputs, read_groups, response_logprobs
 from clawd.learner.train.drift import drift, k3_to_old
 from clawd.learner.train.losses import LossInputs, Metrics, hybrid_loss, merge
+from clawd.learner.train.machine import give_back_memory
 from clawd.learner.train.neutral import NeutralGroup, accumulate_neutral
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.trust import TrustRegion, kl_to_old
@@ -131,6 +132,7 @@ def take_step(
         loss, means = _with_neutral(policy, batch, settings, batch.begun.loss, batch.begun.metrics)
     else:
         optimizer.zero_grad(set_to_none=True)
+        give_back_memory()
         loss, means = accumulate(policy, batch, settings)
     norm = float(torch.nn.utils.clip_grad_norm_(weights, settings.grad_clip))
     if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -157,7 +159,7 @@ def _trust_region(policy: Policy, batch: Batch, settings: LearnSettings) -> Trus
 
 def mismatch(scored: Sequence[Scored], cap: float) -> dict[str, float]:
     """How far the trainer's old policy is from the engine that sampled: a health figure of every update."""
-    log_ratio = torch.cat([entry.old - torch.tensor(entry.sample.rollout_logprobs) for entry in scored])
+    log_ratio = torch.cat([entry.old - entry.old.new_tensor(entry.sample.rollout_logprobs) for entry in scored])
     return {
         "mismatch/abs_mean": float(log_ratio.abs().mean()),
         "mismatch/abs_p99": float(log_ratio.abs().quantile(0.99)),

@@ -51,7 +51,7 @@ def prefix_of(cache: DynamicCache, row: int, length: int) -> Prefix:
 def read_prefix(policy: Policy, ids: Sequence[int]) -> Prefix:
     """Keys and values of `ids`, at least one, under the policy as it stands."""
     cache = DynamicCache()
-    policy.hidden(torch.tensor([list(ids)]), cache)
+    policy.hidden(torch.tensor([list(ids)], device=policy.device), cache)
     return prefix_of(cache, 0, len(ids))
 
 
@@ -65,10 +65,10 @@ def read_teacher(policy: Policy, sample: Sample, prefix: Prefix, support_ids: Te
     tops: dict[int, Tensor] = {}
     states: dict[int, Tensor] = {}
     for group in micro_batches([sequence.length for sequence in sequences], budget):
-        batch = pad([sequences[hint] for hint in group])
+        batch = pad([sequences[hint] for hint in group], policy.device)
         cache = DynamicCache([(_repeated(k, len(group)), _repeated(v, len(group))) for k, v in prefix] or None)
         hidden = response_hidden(policy, batch, cache)
-        values, ids = read_head(hidden, policy.head, support_ids.repeat(len(group), 1), count)
+        values, ids, _ = read_head(hidden, policy.head, support_ids.repeat(len(group), 1), count)
         of_hints, ids_of_hints = unpack(values, batch.tokens), unpack(ids, batch.tokens)
         for row, (hint, state) in enumerate(zip(group, hidden.view(len(group), -1, hidden.shape[1]), strict=True)):
             found[hint], tops[hint] = of_hints[row, :, :count], ids_of_hints[row, :, count:]
@@ -93,14 +93,15 @@ class Teaching:
 def teaching(taught: Taught | None, support_ids: Tensor, settings: LossSettings, lot: str) -> Teaching:
     """Choose a hint. None: there is none."""
     if taught is None:
-        return Teaching(torch.zeros(support_ids.shape), torch.ones_like(support_ids, dtype=torch.bool), None)
+        nothing = torch.zeros(support_ids.shape, device=support_ids.device)
+        return Teaching(nothing, torch.ones_like(support_ids, dtype=torch.bool), None)
     count, length = taught.ids.shape[:2]
     student_ids, teacher_ids = support_ids[None], taught.ids[None]
     if settings.hint_choice == "random":
-        choice = torch.full((1, length), drawn_hint(count, lot))
+        choice = torch.full((1, length), drawn_hint(count, lot), device=support_ids.device)
     else:
-        every = torch.ones(1, count, dtype=torch.bool), torch.ones(1, length, dtype=torch.bool)
-        choice = choose_hints(overlap_counts(student_ids, teacher_ids), *every, settings.hint_choice)
+        hints, tokens = (torch.ones(1, n, dtype=torch.bool, device=support_ids.device) for n in (count, length))
+        choice = choose_hints(overlap_counts(student_ids, teacher_ids), hints, tokens, settings.hint_choice)
     support = torch.ones_like(support_ids, dtype=torch.bool)
     if settings.support == "overlap":
         support = take_hint(shared_with(student_ids, teacher_ids), choice)[0]

@@ -6,7 +6,6 @@ A phase is a function of the `Run` and a line in `PHASES`; one that must stop th
 from __future__ import annotations
 
 import hashlib
-import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,13 +16,15 @@ import transformers
 from pydantic import ValidationError
 
 from clawd.errors import UpdateFailed, UpdateRefused
+from clawd.learner.budget import Plan
 from clawd.learner.job import ADAPTER_GGUF, MANIFEST_FILE, Job, Manifest, Sample
 from clawd.learner.train import gate, guards
 from clawd.learner.train.advantages import advantages_of, no_signal, running_mean
 from clawd.learner.train.answers import ask_all
-from clawd.learner.train.base import dense_name, load_base, matmul_precision, training_dtype
+from clawd.learner.train.base import dense_name, load_base, matmul_precision
 from clawd.learner.train.batch import Scored, score, select, sequence_of
 from clawd.learner.train.course import Course, emit
+from clawd.learner.train.devices import dtype_of, make_plan, peak_mb
 from clawd.learner.train.forward import micro_batches
 from clawd.learner.train.held_back import split
 from clawd.learner.train.machine import training_threads
@@ -45,6 +46,7 @@ class Run:
     samples: list[Sample]
     aside: Path  # where the result is put together
     course: Course
+    plan: Plan
     base: LoraBase
     policy: Policy
     optimizer: torch.optim.AdamW
@@ -62,16 +64,19 @@ def update(job: Job, samples: list[Sample], aside: Path, course: Course) -> None
 
     Raises:
         UpdateRefused, AdapterRejected: a guard tripped.
-        UpdateFailed, ModelError: it could not be computed.
+        UpdateFailed, ModelError, MissingExtra: it could not be computed.
+        NoRoom: it doesn't fit into memory; nothing was loaded.
     """
-    use_machine(job.settings.threads, training_dtype(job.settings.dtype))
+    plan = make_plan(job, samples)
+    use_machine(job.settings.threads, dtype_of(plan))
+    course.metrics |= {"memory/budget_mb": plan.budget.total_mb, "memory/checkpointing": plan.budget.form.checkpointing}
     with course.phase("load"):
         parent = None if job.parent is None else read_parent(job.parent, job.base_fingerprint)
-        run = Run(job, samples, aside, course, *load(job), parent, Batch([], []))
+        run = Run(job, samples, aside, course, plan, *load(job, plan), parent, Batch([], []))
     for name, phase in PHASES:
         with course.phase(name):
             phase(run)
-    course.metrics["memory/peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    course.metrics["memory/peak_mb"] = peak_mb(plan.place)
     (aside / MANIFEST_FILE).write_text(make_manifest(run).model_dump_json(indent=2))
 
 
@@ -122,13 +127,15 @@ def write_result(run: Run) -> None:
 
 def validate_result(run: Run) -> None:
     adapter = run.aside / ADAPTER_GGUF
-    run.course.metrics |= validate(adapter, run.job.base, run.base, run.policy, run.kept, run.job.settings)
+    run.course.metrics |= validate(
+        adapter, run.job.base, run.base, run.policy, run.kept, run.job.settings, run.course.courtesy
+    )
 
 
 def gate_result(run: Run) -> None:
     """Raises: UpdateRefused: the gate objects, and the settings don't leave that to a person."""
     job, course = run.job, run.course
-    given = ask_all(job, run.aside / ADAPTER_GGUF, torch.get_num_threads())
+    given = ask_all(job, run.aside / ADAPTER_GGUF, torch.get_num_threads(), course.courtesy)
     figures = gate.measure(run.policy, job, given, run.batch.held_back)
     course.metrics |= {f"gate/{name}": value for name, value in figures.items()}
     serving = gate.objections(figures, job.settings.gate, "active")
@@ -159,12 +166,11 @@ def use_machine(threads: int | None, dtype: torch.dtype) -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def load(job: Job) -> tuple[LoraBase, Policy, torch.optim.AdamW]:
+def load(job: Job, plan: Plan) -> tuple[LoraBase, Policy, torch.optim.AdamW]:
     """The base, the policy as it stood when the update began, and its optimiser."""
-    base = read_lora_base(job.base, job.base_fingerprint)
-    dtype = training_dtype(job.settings.dtype)
-    dense = load_base(job.base, job.base_fingerprint, job.cache, dtype)
-    policy = Policy(dense, job.settings.lora, job.settings.seed, job.base.name)
+    base, form = read_lora_base(job.base, job.base_fingerprint), plan.budget.form
+    dense = load_base(job.base, job.base_fingerprint, job.cache, dtype_of(plan), plan.place.name, form.quantise)
+    policy = Policy(dense, job.settings.lora, job.settings.seed, job.base.name, checkpointing=form.checkpointing)
     optimizer = make_optimizer(policy.trainable(), job.settings, job.number)
     if job.parent is not None:
         policy.load(job.parent)
@@ -218,7 +224,7 @@ def neutral(run: Run) -> list[NeutralGroup]:
     job = run.job
     if job.settings.loss.neutral_weight == 0 or not job.neutral:
         return []
-    key = dense_name(job.base_fingerprint, training_dtype(job.settings.dtype))
+    key = dense_name(job.base_fingerprint, dtype_of(run.plan)) + ("" if job.settings.quantise == "none" else "-nf4")
     return read_neutral(run.policy, job.neutral, job.cache, key, job.settings.micro_batch_tokens)
 
 

@@ -63,7 +63,7 @@ def kl_to_old(policy: Policy, scored: Sequence[Scored], groups: Sequence[list[in
     """
     found = []
     for group in groups:
-        hidden = response_hidden(policy, pad([sequence_of(scored[index].sample) for index in group]))
+        hidden = response_hidden(policy, pad([sequence_of(scored[index].sample) for index in group], policy.device))
         old = torch.cat([state for index in group if (state := scored[index].old_hidden) is not None])
         found.append(kl_to(hidden, old, policy.head))
     mean = float(torch.cat(found).mean())

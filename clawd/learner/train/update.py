@@ -3,8 +3,8 @@
     python -m clawd.learner.train.update JOB_DIR
 
 Guarantees, whatever happens: `result/` is either absent or whole and checked; `outcome.json` comes last and says which.
-The same job on the same machine gives the same bytes of adapter. SIGTERM ends it at once. Works on token ids alone: no
-tokenizer is loaded.
+The same job on the same machine gives the same bytes of adapter, paused (`courtesy.py`) or not. SIGTERM ends it at
+once. Works on token ids alone: no tokenizer is loaded.
 
 Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metrics, all scalar:
 
@@ -14,6 +14,7 @@ Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metri
     mismatch/abs_mean, mismatch/abs_p99, mismatch/importance_weight    trainer (old) against engine, before training
     train/first_loss, train/first_ratio, train/first_grad_norm, train/loss, train/grad_norm   before clipping
     train/tokens_per_s, train/steps
+    train/paused_s                                  standing back for people, in all phases; in none of `seconds`
     train/learning_rate
     drift/kl_old, drift/kl_base, drift/entropy_ratio   at the trained responses after the last step, see `drift`
     trust/kl, trust/share                           KL(cur ‖ old) after the last step, share of it kept; with a target
@@ -25,7 +26,8 @@ Prints one JSON object a line: `{"event": "phase"|"step"|"outcome", ...}`. Metri
     gate/neutral_kl                                     KL(cur ‖ base) on the base's answers to the bundled prompts
     gate/degenerate_*, gate/length_*, gate/runaway_*    of `candidate`, `base`; on own messages `active`, `base_own`
     gate/held_back_gain                                 towards the held-back samples' signal, nats per token
-    memory/peak_mb
+    memory/peak_mb                                  of this process, on a GPU of its tensors there
+    memory/budget_mb, memory/checkpointing          what was computed beforehand, and whether layers are computed again
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from clawd.errors import AdapterRejected, UpdateFailed, UpdateRefused
+from clawd.errors import AdapterRejected, NoRoom, UpdateFailed, UpdateRefused
 from clawd.learner.job import JOB_FILE, OUTCOME_FILE, RESULT_FOLDER, SAMPLES_FILE, Job, Outcome, Sample
 from clawd.learner.train.course import Course, emit
+from clawd.learner.train.courtesy import Courtesy
 from clawd.learner.train.machine import be_nice, set_environment
 from clawd.lifeline import die_with_parent
 
@@ -59,6 +62,9 @@ def run(folder: Path) -> Outcome:
         outcome = course.outcome("staged")
     except (UpdateRefused, AdapterRejected) as refusal:
         outcome = course.outcome("refused", str(refusal))
+    except NoRoom as shortage:
+        course.deferred = True
+        outcome = course.outcome("failed", str(shortage))
     except Exception as error:  # the outcome must say what happened, whatever it was
         log.exception("the update failed")
         outcome = course.outcome("failed", f"{type(error).__name__}: {error}")
@@ -88,11 +94,13 @@ def read_job(folder: Path) -> tuple[Job, list[Sample]]:
 
 
 def compute(job: Job, samples: list[Sample], aside: Path, course: Course) -> None:
-    """Lower the priority, then import what is heavy and train."""
+    """Lower the priority, then import what is heavy and train, standing back for people."""
     be_nice(job.settings.nice)
-    from clawd.learner.train.trainer import update  # noqa: PLC0415  after the priority and the environment are set
+    course.courtesy = Courtesy.of(job.settings)
+    with course.courtesy.watching():
+        from clawd.learner.train.trainer import update  # noqa: PLC0415  after the priority and the environment are set
 
-    update(job, samples, aside, course)
+        update(job, samples, aside, course)
 
 
 def write_aside(path: Path, text: str) -> None:

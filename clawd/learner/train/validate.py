@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clawd import lifeline
 from clawd.config import LearnSettings
 from clawd.errors import UpdateFailed, UpdateRefused
 from clawd.learner.job import Sample
+from clawd.learner.train.courtesy import Courtesy
 from clawd.learner.train.policy import Policy
 from clawd.model.lora import LoraBase, check_adapter_file
 
@@ -28,7 +28,13 @@ LEAST_SERVED_EFFECT = 0.25  # of the trained effect; less means that the file is
 
 
 def validate(
-    adapter: Path, base_file: Path, base: LoraBase, policy: Policy, samples: Sequence[Sample], settings: LearnSettings
+    adapter: Path,
+    base_file: Path,
+    base: LoraBase,
+    policy: Policy,
+    samples: Sequence[Sample],
+    settings: LearnSettings,
+    courtesy: Courtesy,
 ) -> dict[str, float]:
     """The agreement and effect of the written adapter file, as metrics.
 
@@ -48,7 +54,7 @@ def validate(
         numbered = {f"window_{number}": np.array(window) for number, window in enumerate(windows)}
         counts = {"windows": len(windows), "last": last, "threads": torch.get_num_threads()}
         np.savez(question, **numbered, **trainer, **counts)  # type: ignore[arg-type]  # numpy types **kwds as one bool
-        answer = ask_llama(question, base_file, adapter)
+        answer = ask_llama(question, base_file, adapter, courtesy)
     judge_answer(answer, settings)
     return {f"validate/{name}": value for name, value in answer.items()}
 
@@ -62,19 +68,16 @@ def pick_windows(samples: Sequence[Sample]) -> list[list[int]]:
 
 @torch.no_grad()
 def _distributions(policy: Policy, windows: Sequence[list[int]], last: int) -> NDArray[np.float32]:
-    rows = [policy.hidden(torch.tensor([window]))[0, -last:].float() for window in windows]
-    logprobs: NDArray[np.float32] = torch.log_softmax(torch.cat(rows) @ policy.head.T, dim=-1).numpy()
+    rows = [policy.hidden(torch.tensor([window], device=policy.device))[0, -last:].float() for window in windows]
+    logprobs: NDArray[np.float32] = torch.log_softmax(torch.cat(rows) @ policy.head.T, dim=-1).cpu().numpy()
     return logprobs
 
 
-def ask_llama(question: Path, base_file: Path, adapter: Path) -> dict[str, float]:
+def ask_llama(question: Path, base_file: Path, adapter: Path, courtesy: Courtesy) -> dict[str, float]:
     """Run `clawd.learner.train.served` on the question. Raises: UpdateFailed: it crashed, hung or refused."""
     command = [sys.executable, "-m", "clawd.learner.train.served", str(question), str(base_file), str(adapter)]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True, env=lifeline.environment()
-        )
-        answer: dict[str, float] = json.loads(done.stdout)
+        answer: dict[str, float] = json.loads(courtesy.run(command, PROBE_TIMEOUT_S))
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip().splitlines() or ["no message"])[-1]
         raise UpdateFailed(f"llama.cpp could not run the adapter (status {error.returncode}): {last_line}") from error

@@ -28,6 +28,7 @@ from clawd.config import Settings
 from clawd.errors import AdapterError, AdapterRejected, ContextOverflow, EngineStopped, TookTooLong
 from clawd.model.info import ModelInfo
 from clawd.model.vocab import Vocabulary
+from clawd.presence import Presence
 from clawd.server.engine.adapters import AdapterSet
 from clawd.server.engine.deadlines import Deadlines
 from clawd.server.engine.model import ContextShape, LoadedModel
@@ -77,14 +78,20 @@ class Engine:
     """Loads `path` and serves it as the settings say: `start` it, `submit` requests, `stop` it, `close` it.
 
     `use_extra_bufts` comes from the binding's probe. `saved`: states on disk, which it adds to when it stops; none: it
-    remembers nothing beyond its end.
+    remembers nothing beyond its end. `presence`: is told while a person's request is here; none: nobody asks.
 
     Raises:
         ModelError: the file can't be served; nothing stays loaded.
     """
 
     def __init__(
-        self, path: Path, settings: Settings, *, use_extra_bufts: bool = True, saved: SavedStates | None = None
+        self,
+        path: Path,
+        settings: Settings,
+        *,
+        use_extra_bufts: bool = True,
+        saved: SavedStates | None = None,
+        presence: Presence | None = None,
     ) -> None:
         server = settings.server
         self._model = LoadedModel.load(path, settings.model, server, use_extra_bufts=use_extra_bufts)
@@ -95,6 +102,7 @@ class Engine:
         self._scheduler = Scheduler(self._model.limits(server))
         self._adapters = AdapterSet(self._model.handle, self._model.context_handle, server.adapters_loaded)
         self._restoring = Restoring(saved, self._scheduler, self._model) if saved is not None else None
+        self._presence = presence
         self._commands: SimpleQueue[_Command] = SimpleQueue()
         self._runs: dict[str, Run] = {}
         self._deadlines = Deadlines(server.max_wait_s, server.max_request_s)
@@ -317,6 +325,7 @@ class Engine:
             run.refuse(AdapterError(f"{error} Restore the file from a backup, or ask for another version."))
             return
         self._runs[run.key] = run
+        self._tell_presence()
         request = run.request
         if self._restoring is not None:
             self._restoring.restore(run.version_id, np.asarray(request.prompt_ids, np.int32))
@@ -357,8 +366,13 @@ class Engine:
     def _forget(self, key: str) -> None:
         self._deadlines.drop(key)
         version_id = self._runs.pop(key).version_id
+        self._tell_presence()
         if version_id is not None:
             self._adapters.release(version_id)
+
+    def _tell_presence(self) -> None:
+        if self._presence is not None:
+            self._presence.tell(any(run.request.priority == Priority.INTERACTIVE for run in self._runs.values()))
 
     def _warm(
         self,
@@ -410,6 +424,7 @@ class Engine:
             run.finish("error", self._scheduler.cached_tokens(run.key), str(error))
             self._scheduler.cancel(run.key)
         self._runs.clear()
+        self._tell_presence()
         while not self._commands.empty():
             self._commands.get_nowait().refuse(error)
 

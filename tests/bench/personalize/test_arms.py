@@ -31,7 +31,7 @@ def settings(name: str, folder: DataFolder) -> Settings:
 
 @pytest.mark.parametrize("name", ARMS)
 def test_the_daemon_takes_the_flags(name: str, tmp_path: Path) -> None:
-    assert settings(name, DataFolder(tmp_path)).learn.enabled is (name not in ("none", "memory"))
+    assert settings(name, DataFolder(tmp_path)).learn.enabled is (name != "none" and ARMS[name].memory is None)
 
 
 def test_arms_differ_from_the_default_in_what_they_are_named_for(tmp_path: Path) -> None:
@@ -43,4 +43,4 @@ def test_arms_differ_from_the_default_in_what_they_are_named_for(tmp_path: Path)
     assert settings("teacher-base", folder).learn.loss.teacher == "base"
     assert settings("card", folder).learn.card
     assert ARMS["joint"].joint
-    assert ARMS["memory"].memory
+    assert [ARMS[name].memory for name in ("memory", "memory-mem0", "memory-mem0-raw")] == ["notes", "mem0", "mem0-raw"]

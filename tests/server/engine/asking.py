@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from clawd.config import ModelSettings, ServerSettings, Settings
 from clawd.model.llama import llama
+from clawd.presence import Presence
 from clawd.server.engine.engine import Engine, Handle
 from clawd.server.engine.types import AdapterVersion, Event, Finished, GenerationRequest, SamplingParams, Token
 from tests.tiny_gguf import Shape, write_random_lora
@@ -88,9 +89,11 @@ def ids(engine: Engine, prompt: Sequence[int], max_new_tokens: int = 16, **field
 
 
 @contextmanager
-def running(path: Path, *, model: ModelSettings | None = None, **server: Any) -> Iterator[Engine]:
+def running(
+    path: Path, *, model: ModelSettings | None = None, presence: Presence | None = None, **server: Any
+) -> Iterator[Engine]:
     settings = Settings(model=model or ModelSettings(), server=ServerSettings(**server))
-    engine = Engine(path, settings)
+    engine = Engine(path, settings, presence=presence)
     engine.start()
     try:
         yield engine
