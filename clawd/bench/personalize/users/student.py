@@ -16,13 +16,14 @@ MARKS = re.compile(
 FEWEST_WORDS = 8  # a bare number has no marks either, and explains nothing
 
 ASKS = (
-    "{task}\n\nWhat are the steps, one at a time?",
-    "Homework: {task} Show each step, what it is called, and the result.",
-    "{task}\n\nName the steps one after another, with their results.",
-    "{task}\n\nName each step, one after the other, and what comes out of it.",
-    "{task}\n\nGo through it one step at a time.",
+    "{task}",
+    "Can you help me with this? {task}",
+    "{task}\n\nHow is this done?",
+    "{task}\n\nShow your work.",
+    "Homework: {task} I must show every calculation and the answer.",
+    "Homework: {task} How do I get to the answer?",
 )
-"""They ask for structure, as homework does: asked plainly, a small model writes plain prose most of the time anyway."""
+"""A model of some size answers with numbered steps. The embedded one writes prose to most of them anyway."""
 
 
 def ask(task: Task, lot: random.Random) -> str:

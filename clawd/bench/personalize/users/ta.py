@@ -14,13 +14,13 @@ TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, a number or a mark: about as a mod
 FEWEST_NUMBERS = 2  # different ones: a grading that is specific says which
 
 ASKS = (
-    "Problem: {task}\nAnswer of a student: {solution}\nPoints out of 10:",
-    "Task: {task}\nStudent's work: {solution}\nScore from 0 to 10:",
-    "I am grading this problem: {task}\nThe student wrote: {solution}\nMarks out of 10:",
-    "Problem: {task}\nThe student handed in: {solution}\nScore out of 10:",
-    "Exercise: {task}\nSolution of a student: {solution}\nPoints from 0 to 10:",
+    "Problem: {task}\nStudent: {solution}\nCorrect or incorrect?",
+    "{solution}\nThat is a student's answer to this: {task}\nGive it a grade from A to F.",
+    "{solution}\nA student wrote that. The problem was: {task}\nIs it correct or incorrect?",
+    "Student: {solution}\nThe problem: {task}\nCorrect or incorrect? And the grade.",
+    "{solution}\nMy student handed that in for this problem: {task}\nGive it a grade from A to F.",
 )
-"""They end with the grade, as an entry in a mark book does: asked for a comment, even a small model writes one."""
+"""They end with the verdict, as an entry in a mark book does: asked for a comment, even a small model writes one."""
 
 
 def ask(task: Task, lot: random.Random) -> str:

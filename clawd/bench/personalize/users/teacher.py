@@ -20,11 +20,11 @@ WARM = re.compile(
 )
 
 ASKS = (
-    "My pupil Tim did this problem: {task} He wrote: {solution} What do I tell Tim about it?",
-    "Explain to my pupil how this is solved. {task} The pupil got this far: {solution}",
-    "My pupil Anna worked on this: {task} She wrote: {solution} Explain to Anna whether it is right.",
-    "{task}\n\nMy pupil Tim got this far: {solution}\n\nExplain to Tim how it is solved.",
-    "Explain this to my pupil Anna: {task} Her work: {solution}",
+    "A pupil of mine handed this in.\nProblem: {task}\nPupil: {solution}\nWrite the comment that goes under it.",
+    "Check this for me and reply to the pupil. {task} The pupil wrote: {solution}",
+    "{task}\nThe pupil's answer: {solution}\nWrite a short reply to the pupil.",
+    "Problem: {task}\nPupil: {solution}\nWrite one comment for the pupil's exercise book.",
+    "My pupil's solution: {solution}\nThe problem: {task}\nWrite what I should say to the pupil.",
 )
 
 
