@@ -160,7 +160,7 @@ class LossSettings(Section):
     """Decay of the adapter's running mean reward, which is subtracted from rewards; none: nothing is."""
     teacher: Literal["old", "base"] = "old"
     """Who reads the hint: the policy as the update found it, or the base model with the adapter off."""
-    distil: Literal["clipped", "forward", "reverse"] = "clipped"
+    opd_form: Literal["clipped", "forward", "reverse"] = "clipped"
     """OPD term: the clipped surrogate over the support, or the whole KL(teacher ‖ cur) or KL(cur ‖ teacher)."""
     guidance: Annotated[float, Field(gt=0)] = 1.0
     """Multiplier of what the hint changes in the teacher's logits, with a whole KL; above 1 it exaggerates the hint."""

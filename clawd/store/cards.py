@@ -1,4 +1,4 @@
-"""Preference cards: per adapter a short list of lasting rules, distilled from hints or written by a person.
+"""Preference cards: per adapter a short list of lasting rules, divergence from hints or written by a person.
 
 A rule stands once, however often it is said. A person's own lines stay until a person takes them off, and what they
 take off no hint brings back.

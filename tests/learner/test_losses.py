@@ -12,6 +12,7 @@ from clawd.learner.train.losses import (
     LossInputs,
     Mean,
     clipped_surrogate,
+    divergence_term,
     grpo_term,
     hybrid_loss,
     k3,
@@ -133,6 +134,24 @@ class TestOpd:
     def test_weights_of_an_empty_support_are_zero(self):
         weights = support_weights(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3, dtype=torch.bool))
         assert weights.tolist() == [[[0.0, 0.0, 0.0]]]
+
+
+class TestDivergence:
+    def test_it_stands_for_the_clipped_surrogate(self):
+        # Mean over the response of (0.3, 0.1), weighted by w_opd = 2, beside a GRPO term of -1.
+        inputs = one_sample(divergence=tensor([[0.3, 0.1]], dtype=torch.float64))
+        loss, metrics = hybrid_loss(inputs, LossSettings(opd_weight=2.0))
+        assert float(loss) == pytest.approx(-1 + 2 * 0.2, **CLOSE)
+        assert metrics["opd/kl"].value == pytest.approx(0.2, **CLOSE)
+        assert "opd/clipped" not in metrics
+
+    def test_only_responses_with_a_hint_have_it(self):
+        divergence = tensor([[0.3, float("nan")]], dtype=torch.float64)
+        padded = one_sample(divergence=divergence, tokens=tensor([[True, False]]))
+        assert divergence_term(padded)[0].tolist() == [[0.3, 0.0]]
+        loss, metrics = divergence_term(one_sample(divergence=divergence, hinted=tensor([False])))
+        assert loss.tolist() == [[0.0, 0.0]]
+        assert metrics["opd/kl"].weight == 0
 
 
 class TestKl:

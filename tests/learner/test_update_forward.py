@@ -220,8 +220,15 @@ class TestGradientOfTheBatch:
 
     @pytest.mark.parametrize(
         "loss",
-        [{}, {"teacher": "base"}, {"kl_base_weight": 0.1}, {"support": "overlap", "hint_choice": "token"}],
-        ids=["default", "teacher", "kl_base", "overlap"],
+        [
+            {"opd_form": "clipped"},
+            {"teacher": "base"},
+            {"kl_base_weight": 0.1},
+            {"support": "overlap", "hint_choice": "token"},
+            {"opd_form": "forward"},
+            {"opd_form": "reverse", "teacher": "base", "guidance": 2.0},
+        ],
+        ids=["default", "teacher", "kl_base", "overlap", "forward", "reverse"],
     )
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     def test_scoring_begins_the_first_step_with_the_gradient_that_it_would_have(self, tmp_path, loss, dtype):
@@ -256,8 +263,8 @@ class TestGradientOfTheBatch:
         for sample, entry in hinted:
             with policy.adapter_off() if teacher == "base" else nullcontext():
                 whole = read_teacher(policy, sample, [], entry.support_ids, 64)
-            expected, _ = teaching(whole, entry.support_ids, settings.loss, "")
-            assert torch.allclose(entry.teacher_support, expected, atol=1e-4)
+            expected = teaching(whole, entry.support_ids, settings.loss, "")
+            assert torch.allclose(entry.teacher_support, expected.support, atol=1e-4)
 
     def test_what_prompts_share_ends_before_the_last_token_of_each(self):
         def told(prompt: list[int], *hints: list[int]) -> int:

@@ -155,8 +155,8 @@ def read_groups(
             _scored(policy, sample, advantages[index], reads[row], base[row], cache, row, settings, lot)
             for row, (index, sample) in enumerate(zip(group, chosen, strict=True))
         ]
-        distilled = _distilled(policy, hidden, scored, batch, settings.loss)
-        yield scored, _inputs(scored, batch, unpack(values, batch.tokens), distilled)
+        divergence = _divergence(policy, hidden, scored, batch, settings.loss)
+        yield scored, _inputs(scored, batch, unpack(values, batch.tokens), divergence)
 
 
 def _split(values: Tensor, ids: Tensor, hidden: Tensor, entropy: Tensor, batch: Padded) -> list[Read]:
@@ -198,7 +198,7 @@ def _scored(
 
 def _target(policy: Policy, sample: Sample, told: Teaching, read: Read, settings: LossSettings) -> Tensor | None:
     """(T, H): the teacher's state, moved further along what the hint has changed in it; the head is linear."""
-    if settings.distil == "clipped":
+    if settings.opd_form == "clipped":
         return None
     plain = read.hidden
     if told.hidden is None:
@@ -248,15 +248,15 @@ def _response_logprobs(policy: Policy, batch: Padded) -> Sequence[Tensor]:
     return torch.split(values, batch.tokens.sum(dim=1).tolist())
 
 
-def _distilled(
+def _divergence(
     policy: Policy, hidden: Tensor, scored: Sequence[Scored], batch: Padded, settings: LossSettings
 ) -> Tensor | None:
     """(B, T): the whole divergence between teacher and current policy, in the direction that the settings name."""
-    if settings.distil == "clipped":
+    if settings.opd_form == "clipped":
         return None
     targets = torch.cat([entry.target for entry in scored if entry.target is not None])
-    divergence = kl_from if settings.distil == "forward" else kl_to
-    return unpack(divergence(hidden, targets, policy.head), batch.tokens)
+    measure = kl_from if settings.opd_form == "forward" else kl_to
+    return unpack(measure(hidden, targets, policy.head), batch.tokens)
 
 
 def loss_inputs(policy: Policy, scored: Sequence[Scored], settings: LossSettings) -> LossInputs:
@@ -266,10 +266,10 @@ def loss_inputs(policy: Policy, scored: Sequence[Scored], settings: LossSettings
     asked = torch.cat([batch.response_ids[..., None], support_ids], dim=-1)[batch.tokens]
     hidden = response_hidden(policy, batch)
     cur = unpack(picked_logprobs(hidden, policy.head, asked), batch.tokens)
-    return _inputs(scored, batch, cur, _distilled(policy, hidden, scored, batch, settings))
+    return _inputs(scored, batch, cur, _divergence(policy, hidden, scored, batch, settings))
 
 
-def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor, distilled: Tensor | None) -> LossInputs:
+def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor, divergence: Tensor | None) -> LossInputs:
     """`cur`: (B, T, 1 + K), of the response and of the support."""
     device = cur.device
     advantages = torch.tensor([entry.advantage for entry in scored], device=device)
@@ -285,7 +285,7 @@ def _inputs(scored: Sequence[Scored], batch: Padded, cur: Tensor, distilled: Ten
         teacher_support=_stack([entry.teacher_support for entry in scored], batch),
         support=_stack([entry.support for entry in scored], batch),
         hinted=torch.tensor([bool(entry.sample.hints) for entry in scored], device=device),
-        distilled=distilled,
+        divergence=divergence,
         base=None
         if scored[0].base is None
         else _stack([entry.base for entry in scored if entry.base is not None], batch),

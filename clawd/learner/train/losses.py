@@ -54,7 +54,7 @@ class LossInputs:
     teacher_support: Tensor  # (B, T, K) ℓ_teacher(v) under the chosen hint
     support: Tensor  # (B, T, K) bool: v ∈ S_i
     hinted: Tensor  # (B,) bool: the turn has a hint
-    distilled: Tensor | None = None  # (B, T) KL between teacher and cur; none: the clipped surrogate is asked for
+    divergence: Tensor | None = None  # (B, T) KL between teacher and cur; none: the clipped surrogate is asked for
     base: Tensor | None = None  # (B, T) ℓ_base(y_i); none: no KL term
 
 
@@ -70,7 +70,7 @@ def hybrid_loss(inputs: LossInputs, settings: LossSettings, samples: int | None 
     if inputs.tokens.shape[0] == 0:
         return inputs.cur.sum() + inputs.cur_support.sum(), {}
     grpo, metrics = grpo_term(inputs, settings)
-    opd, opd_metrics = opd_term(inputs, settings) if inputs.distilled is None else distil_term(inputs)
+    opd, opd_metrics = opd_term(inputs, settings) if inputs.divergence is None else divergence_term(inputs)
     rl_weight, opd_weight = term_weights(settings)
     loss = rl_weight * grpo + opd_weight * opd
     metrics = merge(metrics, opd_metrics)
@@ -134,12 +134,12 @@ def opd_term(inputs: LossInputs, settings: LossSettings) -> tuple[Tensor, Metric
     return torch.where(active, loss, torch.zeros_like(loss)).sum(dim=-1), metrics
 
 
-def distil_term(inputs: LossInputs) -> tuple[Tensor, Metrics]:
+def divergence_term(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     """(B, T): the whole divergence between teacher and cur; 0 without a hint."""
-    assert inputs.distilled is not None
+    assert inputs.divergence is not None
     active = inputs.tokens & inputs.hinted[:, None]
-    kept = torch.where(active, inputs.distilled, torch.zeros_like(inputs.distilled))
-    return kept, {"distil/kl": _mean(kept, active)}
+    kept = torch.where(active, inputs.divergence, torch.zeros_like(inputs.divergence))
+    return kept, {"opd/kl": _mean(kept, active)}
 
 
 def kl_base_term(cur: Tensor, base: Tensor, tokens: Tensor) -> tuple[Tensor, Metrics]:
