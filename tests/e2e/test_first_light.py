@@ -52,7 +52,8 @@ class Loop:
 @pytest.fixture(scope="module")
 def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     home = tmp_path_factory.mktemp("home")
-    flags = [f"--learn.samples_per_update={SAMPLES}", "--learn.steps=1"]
+    # Streams that never rest: without a bound the update would stand back for all of its default time.
+    flags = [f"--learn.samples_per_update={SAMPLES}", "--learn.steps=1", "--learn.max_pause_s=10"]
     with detached_daemon(home, *flags):
         record = json.loads(DataFolder(home).daemon_file.read_text())
         yield Loop(home, record["url"])
