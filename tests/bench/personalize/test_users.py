@@ -65,6 +65,9 @@ def test_every_mood_has_its_own_words_and_a_seed_repeats_them(persona: Persona) 
         assert said == [ScriptedVoice().say(persona, mood, "", "", random.Random(seed)) for seed in range(200)]
 
 
+GRADING = " ".join(
+    ["The student's steps are right."] + ["Rosa buys 4 books and each costs 6 dollars, so she pays 24."] * 7
+)
 PLAIN = "Rosa buys 4 books and each of them costs 6 dollars, so she pays 24 dollars in all."
 
 
@@ -101,10 +104,11 @@ def test_the_student(reply: str, satisfied: bool) -> None:
 @pytest.mark.parametrize(
     ("reply", "satisfied"),
     [
-        (" ".join([PLAIN] * 5), True),
-        (PLAIN, False),
-        (" ".join([PLAIN] * 4), False),  # 80 tokens
-        ("27 * 3 = 81, then 81 - 4 = 77. " * 8, True),  # digits and marks count as they do for a model
+        (GRADING, True),
+        (" ".join([PLAIN] * 5), False),  # solves the problem and grades nothing
+        (f"The answer is correct. {PLAIN}", False),
+        (" ".join([*[PLAIN] * 3, "That is correct."]), False),  # 66 tokens
+        ("Correct: 27 * 3 = 81, then 81 - 4 = 77. " * 7, True),  # digits and marks count as they do for a model
         ("The solution is good. " * 40, False),  # long, and speaks of nothing
         ("", False),
     ],
@@ -151,10 +155,9 @@ def test_a_bare_verdict_is_an_answer_to_one_who_asks_for_it() -> None:
 
 def test_a_detailed_grading_fits_into_the_longest_reply() -> None:
     ta = PERSONAS["ta"]
-    grading = " ".join([PLAIN] * 5)
-    assert ta.satisfies(grading)
+    assert ta.satisfies(GRADING)
     with Vocabulary.open(embedded_model_path()) as vocabulary:
-        assert 100 <= len(vocabulary.tokenise(grading)) <= ta.reply_tokens
+        assert 100 <= len(vocabulary.tokenise(GRADING)) <= ta.reply_tokens
 
 
 def test_the_task_alone_would_not_pass_for_a_detailed_grading() -> None:

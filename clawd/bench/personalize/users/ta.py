@@ -11,14 +11,17 @@ from clawd.bench.personalize.users.persona import Persona
 
 FEWEST_TOKENS = 100
 TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, a number or a mark: about as a model's vocabulary has it
+JUDGEMENT = re.compile(
+    r"\b(?:grad(?:e|ing)|points?|(?:in)?correct(?:ly)?|right|wrong|mistakes?|errors?)\b", re.IGNORECASE
+)
 FEWEST_NUMBERS = 2  # different ones: a grading that is specific says which
 
 ASKS = (
     "Problem: {task}\nStudent: {solution}\nCorrect or incorrect?",
+    "{task}\nStudent: {solution}\nCorrect or incorrect?",
+    "Problem: {task}\nStudent's answer: {solution}\nCorrect or incorrect?",
     "{solution}\nThat is a student's answer to this: {task}\nGive it a grade from A to F.",
-    "{solution}\nA student wrote that. The problem was: {task}\nIs it correct or incorrect?",
-    "Student: {solution}\nThe problem: {task}\nCorrect or incorrect? And the grade.",
-    "{solution}\nMy student handed that in for this problem: {task}\nGive it a grade from A to F.",
+    "{solution}\nThat is what a student answered to this: {task}\nGive it a grade from A to F.",
 )
 """They end with the verdict, as an entry in a mark book does: asked for a comment, even a small model writes one."""
 
@@ -28,8 +31,12 @@ def ask(task: Task, lot: random.Random) -> str:
 
 
 def satisfies(reply: str) -> bool:
-    """Long enough to be detailed, and it names several of the numbers that it speaks of."""
-    return len(TOKEN.findall(reply)) >= FEWEST_TOKENS and len(set(NUMBER.findall(reply))) >= FEWEST_NUMBERS
+    """A judgement that is long enough to be detailed and names several of the numbers that it speaks of.
+
+    A long reply without a judgement is a solution of the problem: a small model that is asked for a grade writes one.
+    """
+    is_detailed = len(TOKEN.findall(reply)) >= FEWEST_TOKENS and len(set(NUMBER.findall(reply))) >= FEWEST_NUMBERS
+    return is_detailed and JUDGEMENT.search(reply) is not None
 
 
 CORRECTIONS = (
@@ -82,7 +89,8 @@ THANKS = (
 
 TA = Persona(
     name="ta",
-    wish="Write a long, detailed grading of at least a hundred words: go through every step with its numbers.",
+    wish="Write a long, detailed grading of at least a hundred words: say of every step whether it is right "
+    "or wrong, and why.",
     ask=ask,
     satisfies=satisfies,
     corrections=CORRECTIONS,
