@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 NO_LEARNING = ("--learn.enabled", "false")
+FORWARD = ("--learn.loss.opd_form", "forward", "--learn.loss.teacher", "base")
+"""The whole divergence to a teacher that stays: what other arms vary."""
 
 MemoryKind = Literal["notes", "mem0", "mem0-raw"]
 
@@ -43,6 +45,11 @@ _ARMS = (
     _learning("teacher-base", "--learn.loss.teacher", "base"),
     _learning("card", "--learn.card", "true"),
     _learning("card-teacher-base", "--learn.card", "true", "--learn.loss.teacher", "base"),
+    _learning("forward", *FORWARD),
+    _learning("forward-old", "--learn.loss.opd_form", "forward"),
+    _learning("reverse", "--learn.loss.opd_form", "reverse", "--learn.loss.teacher", "base"),
+    _learning("forward-card", *FORWARD, "--learn.card", "true"),
+    _learning("forward-guided", *FORWARD, "--learn.card", "true", "--learn.loss.guidance", "1.5"),
     _learning("joint", joint=True),
     _learning("joint-grpo", "--learn.loss.method", "grpo", joint=True),
     _learning("joint-opd", "--learn.loss.method", "opd", joint=True),

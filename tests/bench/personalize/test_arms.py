@@ -42,5 +42,10 @@ def test_arms_differ_from_the_default_in_what_they_are_named_for(tmp_path: Path)
     assert [settings(name, folder).learn.loss.support_k for name in ("k1", "k2", "hybrid", "k8")] == [1, 2, 4, 8]
     assert settings("teacher-base", folder).learn.loss.teacher == "base"
     assert settings("card", folder).learn.card
+    forms = ("hybrid", "forward", "forward-old", "reverse", "forward-card", "forward-guided")
+    found = [settings(name, folder).learn for name in forms]
+    assert [each.loss.opd_form for each in found] == ["clipped", "forward", "forward", "reverse", "forward", "forward"]
+    assert [each.loss.teacher for each in found] == ["old", "base", "old", "base", "base", "base"]
+    assert [(each.card, each.loss.guidance) for each in found[-2:]] == [(True, 1.0), (True, 1.5)]
     assert ARMS["joint"].joint
     assert [ARMS[name].memory for name in ("memory", "memory-mem0", "memory-mem0-raw")] == ["notes", "mem0", "mem0-raw"]
