@@ -15,7 +15,16 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     CliSettingsSource,
@@ -176,6 +185,14 @@ class LossSettings(Section):
     """Weight of KL(cur ‖ base) at the base's own answers to neutral prompts; 0: they aren't read."""
     neutral_prompts: Annotated[int, Field(ge=1, le=16)] = 4
     """Neutral prompts per update; the next update takes the next ones."""
+
+    @model_validator(mode="after")
+    def _guidance_is_read(self) -> LossSettings:
+        if self.guidance != 1 and self.opd_form == "clipped":
+            raise ValueError(
+                "guidance needs the whole divergence: set opd_form to forward or reverse, or guidance to 1"
+            )
+        return self
 
 
 class GateSettings(Section):

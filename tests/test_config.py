@@ -128,6 +128,12 @@ class TestRefusals:
         with pytest.raises(ConfigError):
             config.load(folder, flags)
 
+    def test_a_setting_that_nothing_would_read(self, folder: DataFolder) -> None:
+        with pytest.raises(ConfigError, match="opd_form"):
+            config.load(folder, ["--learn.loss.guidance", "2"])
+        settings = config.load(folder, ["--learn.loss.guidance", "2", "--learn.loss.opd_form", "forward"])
+        assert settings.learn.loss.guidance == 2
+
     @pytest.mark.parametrize("kind", ["folder", "dangling link", "pipe"])
     def test_a_settings_file_that_is_no_file(self, folder: DataFolder, kind: str) -> None:
         path = folder.config_file
