@@ -5,7 +5,9 @@ Looks at form alone; what an answer says, and whether it is true, is not told he
 
 from __future__ import annotations
 
+import re
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 
 SHORTEST = 2  # tokens besides the end token: of one token there is nothing to shape
@@ -14,6 +16,13 @@ FEWEST_REPEATS = 4
 SHORTEST_REPETITION = 24  # tokens: "ha ha ha ha" is an answer
 COMPRESSED_TEXT = 400  # characters from which the compression tells something
 COMPRESSION_LIMIT = 8.0  # prose is near 2, code and tables below 5
+
+WORDS = re.compile(r"\w+")
+WINDOW = 3  # words
+FEWEST_WINDOWS = 24
+MOST_REPEATED = (
+    0.6  # share of windows that have stood there before; code and tables have other names and numbers in each line
+)
 
 EMPTY, ONE_TOKEN, REPEATING = "empty response", "response of one token", "response repeats itself endlessly"
 
@@ -24,7 +33,7 @@ def degenerate(ids: Sequence[int], text: str) -> str | None:
         return EMPTY
     if len(ids) < SHORTEST:
         return ONE_TOKEN
-    return REPEATING if repeats_itself(ids) or is_monotonous(text) else None
+    return REPEATING if repeats_itself(ids) or is_monotonous(text) or is_chant(text) else None
 
 
 def repeats_itself(ids: Sequence[int]) -> bool:
@@ -43,3 +52,11 @@ def is_monotonous(text: str) -> bool:
     """Whether a long text hardly changes: repetitions that differ in a counter, which no fixed period shows."""
     data = text.encode()
     return len(text) >= COMPRESSED_TEXT and len(data) / len(zlib.compress(data, 9)) > COMPRESSION_LIMIT
+
+
+def is_chant(text: str) -> bool:
+    """Whether most of it is the same few words in changing order, which is shorter than `is_monotonous` can tell."""
+    words = WORDS.findall(text.lower())
+    windows = Counter(zip(*(words[start:] for start in range(WINDOW)), strict=False))
+    count = windows.total()
+    return count >= FEWEST_WINDOWS and (count - len(windows)) / count > MOST_REPEATED

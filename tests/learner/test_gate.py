@@ -10,9 +10,9 @@ from clawd.config import GateSettings, LearnSettings
 from clawd.learner.job import JOB_FILE, RESULT_FOLDER, Outcome, Probes
 from clawd.learner.neutral import PROMPTS as TRAINED_PROMPTS
 from clawd.learner.probes import PROMPTS
-from clawd.learner.train.gate import objections
+from clawd.learner.train.gate import objections, with_held_back
 from clawd.learner.train.held_back import split
-from clawd.learner.train.update import run
+from clawd.learner.train.update import read_job, run
 from tests.learner.test_update import SETTINGS
 from tests.learner.tiny_base import make_sample, write_job
 from tests.tiny_gguf import TINY, write_random_lora
@@ -98,17 +98,43 @@ def test_what_is_asked_is_never_what_is_trained_on():
 PROBES = Probes(neutral=[[1, 40, 41, 42], [1, 50, 51]], own=[[1, 60, 61, 62, 63]])
 
 
+class TestOwnPrompts:
+    """What the versions answer of their users' own kind of message."""
+
+    def own(self, tmp_path, lengths: list[int], probes: Probes = PROBES, most: int = 4) -> list[list[int]]:
+        folder = tmp_path / f"job-{len(list(tmp_path.iterdir()))}"
+        write_job(folder, tmp_path / "base.gguf", tmp_path, [make_sample(0)], SETTINGS)
+        job = read_job(folder)[0]
+        gate = job.settings.gate.model_copy(update={"own_answers": most})
+        job = job.model_copy(update={"probes": probes, "settings": job.settings.model_copy(update={"gate": gate})})
+        samples = [make_sample(n, prompt=length) for n, length in enumerate(lengths)]
+        return with_held_back(job, samples).probes.own[len(probes.own) :]
+
+    def test_held_back_prompts_fill_up(self, tmp_path):
+        assert [len(ids) for ids in self.own(tmp_path, [12, 20])] == [12, 20]
+
+    def test_up_to_what_is_asked_for(self, tmp_path):
+        assert len(self.own(tmp_path, [12] * 6)) == 4 - len(PROBES.own)
+        assert self.own(tmp_path, [12] * 6, most=len(PROBES.own)) == []
+        assert self.own(tmp_path, [12] * 6, most=0) == []
+
+    def test_a_long_one_would_take_too_long(self, tmp_path):
+        assert [len(ids) for ids in self.own(tmp_path, [513, 512])] == [512]
+
+
 @pytest.fixture
 def gated(tmp_path, tiny_model):
     """An update of the tiny model through the gate; lenient but for what is named."""
 
-    def do(parent: Path | None = None, samples: int = 4, **gate: object) -> tuple[Outcome, Path]:
+    def do(
+        parent: Path | None = None, samples: int = 4, probes: Probes = PROBES, **gate: object
+    ) -> tuple[Outcome, Path]:
         folder = tmp_path / f"job-{len(list(tmp_path.iterdir()))}"
         changes = {"gate": {"answer_tokens": 16, **LENIENT, **gate}}
         settings = LearnSettings.model_validate(SETTINGS.model_dump() | changes)
         batch = [make_sample(n, (1, -1)[n % 2]) for n in range(samples)]
         write_job(folder, tiny_model, tmp_path / "cache", batch, settings, parent)
-        described = json.loads((folder / JOB_FILE).read_text()) | {"probes": PROBES.model_dump()}
+        described = json.loads((folder / JOB_FILE).read_text()) | {"probes": probes.model_dump()}
         (folder / JOB_FILE).write_text(json.dumps(described))
         return run(folder), folder / RESULT_FOLDER
 
@@ -151,6 +177,13 @@ class TestUpdate:
         manifest = json.loads((result / "manifest.json").read_text())
         assert len(manifest["sample_ids"]) == 14
         assert not set(manifest["sample_ids"]) & set(outcome.held_back)
+
+    def test_a_first_update_answers_what_it_has_not_trained_on_of_its_users(self, gated):
+        """All that they have asked so far is in the batch; what is held back of it isn't trained."""
+        nothing, _ = gated(samples=16, held_back=0, probes=Probes())
+        assert "gate/degenerate_candidate" not in nothing.metrics
+        something, _ = gated(samples=16, held_back=2, probes=Probes())
+        assert {"gate/degenerate_candidate", "gate/degenerate_base"} <= set(something.metrics)
 
     def test_a_damaged_store_of_answers_is_made_anew(self, gated, tmp_path):
         first, _ = gated()

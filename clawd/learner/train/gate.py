@@ -13,7 +13,7 @@ import torch
 
 from clawd.config import GateSettings, LossSettings
 from clawd.degenerate import degenerate
-from clawd.learner.job import Job
+from clawd.learner.job import Job, Sample
 from clawd.learner.train.answers import Given
 from clawd.learner.train.batch import Scored, loss_inputs, response_logprobs
 from clawd.learner.train.forward import (
@@ -32,7 +32,20 @@ from clawd.learner.train.probe import Answer
 GARBLED_NATS = 4.0
 """An answer that the base finds less likely than this, per token, is no language of its: its own text lies near 1."""
 
+LONGEST_PROMPT = 512
+"""Tokens of a held-back sample's prompt that is put to the versions: a longer one takes too long to read."""
+
 Figures = dict[str, float]
+
+
+def with_held_back(job: Job, held_back: Sequence[Sample]) -> Job:
+    """The job with probes for its own messages even where each recent message is trained on, as in a first update.
+
+    The prompts of samples that aren't trained fill them up: a version goes wrong first at what its users ask.
+    """
+    free = max(0, job.settings.gate.own_answers - len(job.probes.own))
+    prompts = [sample.prompt_ids for sample in held_back if len(sample.prompt_ids) <= LONGEST_PROMPT][:free]
+    return job.model_copy(update={"probes": job.probes.model_copy(update={"own": job.probes.own + prompts})})
 
 
 def measure(policy: Policy, job: Job, given: Mapping[str, Given], held_back: Sequence[Scored]) -> Figures:

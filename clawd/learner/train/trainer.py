@@ -134,9 +134,10 @@ def validate_result(run: Run) -> None:
 
 def gate_result(run: Run) -> None:
     """Raises: UpdateRefused: the gate objects, and the settings don't leave that to a person."""
-    job, course = run.job, run.course
+    course, held_back = run.course, run.batch.held_back
+    job = gate.with_held_back(run.job, [scored.sample for scored in held_back])
     given = ask_all(job, run.aside / ADAPTER_GGUF, torch.get_num_threads(), course.courtesy)
-    figures = gate.measure(run.policy, job, given, run.batch.held_back)
+    figures = gate.measure(run.policy, job, given, held_back)
     course.metrics |= {f"gate/{name}": value for name, value in figures.items()}
     serving = gate.objections(figures, job.settings.gate, "active")
     course.parent_fault = "; ".join(serving) or None
