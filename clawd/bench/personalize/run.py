@@ -16,6 +16,7 @@ from clawd.bench.daemon import throw_away_daemon
 from clawd.bench.personalize import baseline
 from clawd.bench.personalize.arms import ARMS, NO_LEARNING, Arm
 from clawd.bench.personalize.baseline import Base
+from clawd.bench.personalize.dense_bases import handed_on
 from clawd.bench.personalize.driver import Chat, Driver, Session
 from clawd.bench.personalize.memories import memories, require_memory
 from clawd.bench.personalize.memory import Memory
@@ -158,7 +159,8 @@ class Experiment:
         flags = self._flags(*arm.flags, "--learn.seed", str(seed))
         with throw_away_daemon(flags) as daemon, closing(Chat(daemon.url)) as chat:
             driver = Driver(chat, self.plan.voice, seed, learns=arm.flags != NO_LEARNING)
-            with memories(arm.memory, users, daemon, base_name(ModelSettings(), self.plan.model)) as remembered:
+            remembering = memories(arm.memory, users, daemon, base_name(ModelSettings(), self.plan.model))
+            with remembering as remembered, handed_on(self.plan.out / "cache", daemon.folder.cache):
                 sessions = self._sessions(driver, [PERSONAS[user] for user in users], remembered, seed)
             scored = _score(daemon.folder, self.plan.model, base, sessions)
             with Store(daemon.folder.database) as store:
