@@ -8,8 +8,9 @@ import torch
 from clawd.config import LearnSettings, LoraSettings
 from clawd.learner.train import forward
 from clawd.learner.train.base import load_base
-from clawd.learner.train.batch import score
+from clawd.learner.train.batch import response_logprobs, score
 from clawd.learner.train.forward import TokenSequence, kl_from, kl_to, pad, response_hidden
+from clawd.learner.train.gate import gains
 from clawd.learner.train.optimizer import make_optimizer
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.steps import Batch, accumulate, take_steps
@@ -139,3 +140,17 @@ def test_a_sample_without_a_hint_pulls_nowhere(policy, form):
     alone, beside = gradient([told]), gradient([told, untold])
     assert torch.allclose(alone, 2 * beside, atol=1e-6)  # the loss is meaned over the samples
     assert alone.abs().sum() > 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_gate_asks_whether_held_back_samples_came_nearer_to_their_teacher(policy, form):
+    """And not whether a rejected response became unlikelier: the teacher may find most of it likelier."""
+    settings = chosen(steps=6, opd_form=form)
+    held_back = score(policy, [make_sample(0, -1, 1), make_sample(7, -1, 0)], [[0, 1]], settings)
+    assert gains(policy, held_back, settings.loss) == pytest.approx([0.0, 0.0], abs=1e-6)
+    divergences(policy, settings)
+    nearer, rewarded = gains(policy, held_back, settings.loss)
+    assert nearer > 0
+    assert held_back[0].divergence is not None and held_back[1].divergence is None
+    (new,) = response_logprobs(policy, [held_back[1].sample], [[0]])
+    assert rewarded == pytest.approx(-float((new - held_back[1].old).mean()), abs=1e-6)

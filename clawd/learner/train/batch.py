@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from clawd.learner.train.forward import (
     response_hidden,
     unpack,
 )
-from clawd.learner.train.losses import LossInputs
+from clawd.learner.train.losses import LossInputs, response_mean
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.teachers import Taught, Teaching, prefix_of, read_prefix, read_teacher, shared_length, teaching
 
@@ -47,6 +47,7 @@ class Scored:
     support: Tensor  # (T, K) bool: v ∈ S_i
     base: Tensor | None = None  # (T,) ℓ_base(y_i); none: not asked for
     target: Tensor | None = None  # (T, H) what the head makes the teacher's whole distribution of; none: not asked for
+    divergence: float | None = None  # from the teacher, mean over the response; none: no hint, or not asked for
     old_hidden: Tensor | None = None  # (T, H) what the head makes all of ℓ_old of; none: not asked for
 
 
@@ -113,7 +114,17 @@ def score(
     `lot` is the job's own: from it hints are drawn where the settings leave their choice to chance.
     """
     read = read_groups(policy, samples, groups, settings, lot=lot, baseline=baseline)
-    return in_order(groups, [scored for scored, _ in read])
+    return in_order(groups, [_with_divergence(scored, inputs) for scored, inputs in read])
+
+
+def _with_divergence(scored: Sequence[Scored], inputs: LossInputs) -> list[Scored]:
+    if inputs.divergence is None:
+        return list(scored)
+    means = response_mean(inputs.divergence, inputs.tokens).tolist()
+    return [
+        replace(entry, divergence=mean if entry.sample.hints else None)
+        for entry, mean in zip(scored, means, strict=True)
+    ]
 
 
 def in_order(groups: Sequence[list[int]], scored: Sequence[list[Scored]]) -> list[Scored]:

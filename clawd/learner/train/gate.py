@@ -25,7 +25,7 @@ from clawd.learner.train.forward import (
     response_hidden,
     unpack,
 )
-from clawd.learner.train.losses import support_weights
+from clawd.learner.train.losses import response_mean, support_weights
 from clawd.learner.train.policy import Policy
 from clawd.learner.train.probe import Answer
 
@@ -119,13 +119,23 @@ def base_nats(policy: Policy, prompts: Sequence[list[int]], answers: Sequence[li
 def gains(policy: Policy, held_back: Sequence[Scored], settings: LossSettings) -> list[float]:
     """For each sample, how far the update moved its way, in nats per token; below 0: against its signal.
 
-    With a reward: r times the mean change of the response's log-probability. Without: the mean change at the support,
-    weighted as the OPD term weighs it.
+    Where a teacher's whole distribution is learnt: by how much the divergence from it has shrunk. Else with a reward:
+    r times the mean change of the response's log-probability. Without: the mean change at the support, weighted as the
+    OPD term weighs it.
     """
-    return [
-        _reward_gain(policy, scored) if scored.sample.reward else _hint_gain(policy, scored, settings)
-        for scored in held_back
-    ]
+    return [_gain(policy, scored, settings) for scored in held_back]
+
+
+def _gain(policy: Policy, scored: Scored, settings: LossSettings) -> float:
+    if scored.divergence is not None:
+        return scored.divergence - _divergence(policy, scored, settings)
+    return _reward_gain(policy, scored) if scored.sample.reward else _hint_gain(policy, scored, settings)
+
+
+def _divergence(policy: Policy, scored: Scored, settings: LossSettings) -> float:
+    inputs = loss_inputs(policy, [scored], settings)
+    assert inputs.divergence is not None  # as it was while scoring
+    return float(response_mean(inputs.divergence, inputs.tokens))
 
 
 def _reward_gain(policy: Policy, scored: Scored) -> float:
