@@ -128,7 +128,7 @@ def test_a_hint_moves_the_policy_towards_the_teacher(folder, samples):
     scored = score(policy, hinted, [[0]], SETTINGS)
     policy.load(folder / "v1" / RESULT_FOLDER)
     with torch.no_grad():
-        inputs = loss_inputs(policy, scored)
+        inputs = loss_inputs(policy, scored, SETTINGS.loss)
     weights = support_weights(inputs.old_support, inputs.support)
     pull = weights * (inputs.teacher_support - inputs.old_support).clamp(-1, 1)
     assert float((pull * (inputs.cur_support - inputs.old_support)).sum()) > 0.0

@@ -286,7 +286,7 @@ class TestGradientOfTheBatch:
         groups = micro_batches([sequence_of(sample).length for sample in samples], 64)
         scored = score(policy, samples, groups, SETTINGS)
         for group in groups:
-            inputs = loss_inputs(policy, [scored[index] for index in group])
+            inputs = loss_inputs(policy, [scored[index] for index in group], SETTINGS.loss)
             assert torch.equal(inputs.cur, inputs.old)
             assert torch.equal(inputs.cur_support, inputs.old_support)
             assert inputs.cur.requires_grad and inputs.cur_support.requires_grad
@@ -305,7 +305,7 @@ class TestGradientOfTheBatch:
         samples = mixed_samples()
         overlap = SETTINGS.model_copy(update={"loss": SETTINGS.loss.model_copy(update={"support": "overlap"})})
         scored = score(policy, samples, [list(range(len(samples)))], overlap)
-        inputs = loss_inputs(policy, scored)
+        inputs = loss_inputs(policy, scored, SETTINGS.loss)
         (hint,) = samples[2].hints
         told = samples[2].model_copy(update={"prompt_ids": hint.prompt_ids})
         (teacher,) = score(policy, [told], [[0]], SETTINGS)
