@@ -22,15 +22,15 @@ def handed_on(kept: Path, cache: Path) -> Iterator[None]:
     yield
     for made in sorted(cache.glob(PATTERN)):
         if not made.is_symlink() and not (kept / made.name).exists():
-            kept.mkdir(parents=True, exist_ok=True)
-            aside = kept / f".{made.name}.{os.getpid()}"
-            shutil.copytree(made, aside)
-            _place(aside, kept / made.name)
+            _keep(made, kept)
 
 
-def _place(aside: Path, place: Path) -> None:
-    """Whole or not at all; another run may have been quicker."""
+def _keep(made: Path, kept: Path) -> None:
+    """Whole or not at all. A full disk is no reason to lose the run that has just been played."""
+    aside = kept / f".{made.name}.{os.getpid()}"
     try:
-        aside.rename(place)
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(made, aside)
+        aside.rename(kept / made.name)  # fails where another run was quicker
     except OSError:
-        shutil.rmtree(aside)
+        shutil.rmtree(aside, ignore_errors=True)  # the next run makes its own

@@ -214,7 +214,7 @@ def kl_from(hidden: Tensor, reference: Tensor, head: Tensor) -> Tensor:
     return divergence
 
 
-class _Coverage(torch.autograd.Function):
+class _Coverage(_Divergence):
     """With z = h Wᵀ and W frozen: ∂KL(q ‖ p)/∂z = p - q, so ∂KL/∂h is that times W; a chunk at a time."""
 
     @staticmethod
@@ -230,11 +230,6 @@ class _Coverage(torch.autograd.Function):
         if gradients:
             ctx.save_for_backward(torch.cat(gradients))
         return torch.cat(divergences)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
-        return grad[:, None] * gradient, None, None
 
 
 def _chunks(hidden: Tensor, head: Tensor) -> list[slice]:

@@ -44,3 +44,10 @@ def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:
         made(tmp_path / "cache", "dense-a")
         raise RuntimeError
     assert not (tmp_path / "kept").exists()
+
+
+def test_what_cannot_be_kept_costs_no_run(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("no folder")
+    with handed_on(tmp_path / "kept", tmp_path / "cache"):
+        made(tmp_path / "cache", "dense-a")
+    assert (tmp_path / "kept").read_text() == "no folder"
